@@ -17,11 +17,7 @@ from zoo.building.weights.records import SHARED
 
 
 def share(shipped: Path = SHIPPED, shared: Path = SHARED) -> list[Path]:
-    """Move what several folders have, or what is shared already.
-
-    Returns:
-        The files that were moved or removed.
-    """
+    """Move what several folders have, or what is shared already; the files that were moved or removed."""
     equal: dict[Path, list[Path]] = defaultdict(list)
     for file in sorted(shipped.glob("*/*")):
         if file.name != RECORD_FILE:

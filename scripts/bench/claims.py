@@ -63,11 +63,7 @@ what is not: it shows which kinds of modification a size can judge.
 
 
 def page() -> str:
-    """Write the page.
-
-    Returns:
-        Markdown.
-    """
+    """Write the page as Markdown."""
     findings = claims()
     themes = [theme_section(theme, list(group)) for theme, group in groupby(findings, lambda one: one.claim.theme)]
     count = f"{len(findings)} claims. {tally(findings).capitalize()}."

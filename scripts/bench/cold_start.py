@@ -120,14 +120,7 @@ def measure(repeats: int) -> list[Row]:
 
 
 def verbs(folder: Path) -> dict[str, list[str]]:
-    """Verbs that need a model, and what they import.
-
-    Args:
-        folder: Gets what is built.
-
-    Returns:
-        What to run, by the name to show.
-    """
+    """Verbs that need a model, and what they import: commands, by the name to show."""
     # As the command line imports it: without looking for garbage among what is new, at the end neither.
     quietly = "import atexit, gc; gc.disable(); atexit.register(gc.freeze); "
     empty = f"import os; os.environ['XDG_CACHE_HOME'] = f'{folder}/{{os.getpid()}}'; import zoo.__main__"
@@ -151,12 +144,7 @@ def processor_seconds(command: list[str]) -> float:
 
 
 def measure_verbs(repeats: int) -> list[dict[str, Any]]:
-    """Measure verbs that need a model `repeats` times, in turns.
-
-    Returns:
-        A row each: the command, the least and the median seconds of the processor, and by how much the least is above
-        that of the imports that no model does without.
-    """
+    """Measure verbs that need a model, in turns: seconds of the processor, and how many are above those of `FLOOR`."""
     with tempfile.TemporaryDirectory() as folder:
         work = verbs(Path(folder))
         runs: dict[str, list[float]] = {name: [] for name in work}

@@ -69,16 +69,7 @@ def main() -> int:
 
 
 def compare(given: argparse.Namespace, folder: Path, limit: float | None) -> tuple[float, int]:
-    """Give the command once.
-
-    Args:
-        given: What this script was given.
-        folder: Where the comparison goes.
-        limit: After how many seconds it is killed.
-
-    Returns:
-        Seconds that it ran, and its exit code.
-    """
+    """Give the command once, and kill it after `limit` seconds; the seconds that it ran, and its exit code."""
     command = [sys.executable, "-m", "zoo", "compare", *VARIANTS, "--task", given.task, "--budget", given.budget]
     command += ["--seeds", str(SEEDS), "--jobs", str(given.jobs), "--quiet", "-o", str(folder)]
     began = time.perf_counter()
@@ -92,14 +83,7 @@ def compare(given: argparse.Namespace, folder: Path, limit: float | None) -> tup
 
 
 def quality(folder: Path) -> dict[str, Any]:
-    """Read what the runs came to, apart from time and memory.
-
-    Args:
-        folder: The comparison's folder.
-
-    Returns:
-        By variant and seed; None for those that failed.
-    """
+    """Read what the runs came to, apart from time and memory, by variant and seed; None for those that failed."""
     found = {}
     for run in json.loads((folder / "results.json").read_text(encoding="utf-8"))["runs"]:
         report = run["report"]

@@ -32,11 +32,7 @@ TINY_WIDTH = 256
 
 
 def main() -> int:
-    """Write a checkpoint, convert it in another process, and compare its peak with what is allowed.
-
-    Returns:
-        0 when the peak is below.
-    """
+    """Write a checkpoint, convert it in another process, and compare its peak with what is allowed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=2.2)
     parser.add_argument("--shard-gigabytes", type=float, default=0.5)
@@ -77,15 +73,7 @@ def main() -> int:
 
 
 def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int]:
-    """Write a random checkpoint, a shard at a time.
-
-    Args:
-        folder: Where to.
-        options: Size, family and type.
-
-    Returns:
-        Bytes of the model and of the largest shard.
-    """
+    """Write a random checkpoint, a shard at a time; bytes of the model and of the largest shard."""
     import torch
     import transformers
     from safetensors.torch import save_file
@@ -126,15 +114,7 @@ def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int
 
 
 def native_config(transformers: Any, options: argparse.Namespace) -> Any:
-    """Settings of a model of about the size that was asked for.
-
-    Args:
-        transformers: The library.
-        options: Size, family and type.
-
-    Returns:
-        A configuration.
-    """
+    """Configuration of a model of about the size that was asked for."""
     width = WIDTHS[options.family] if options.gigabytes > 0.1 else TINY_WIDTH
     bytes_each = 4 if options.dtype == "float32" else 2
     layers = max(2, round(options.gigabytes * GIGABYTE / (12 * width * width * bytes_each)))
@@ -164,12 +144,7 @@ def native_config(transformers: Any, options: argparse.Namespace) -> Any:
 
 
 def convert(source: str, target: str) -> None:
-    """Convert and save, and print the peak.
-
-    Args:
-        source: The checkpoint.
-        target: Where to save it.
-    """
+    """Convert and save, and print the peak."""
     import torch
     import transformers  # noqa: F401 - what it needs is no part of the measurement
 

@@ -75,14 +75,10 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
 
 
 def decide(scores: Array, margin: float | None, shifts: Array | float = 0.0) -> tuple[Words, Words]:
-    """Decide families as `judged` does, all of them together.
+    """Decide families as `judged` does, all of them together; words, and seeds at the decision.
 
-    Args:
-        scores: *Shape:* (families, variants, seeds), the baseline first; not a number for a run that is lost.
-        shifts: True differences. *Shape:* (families, variants - 1)
-
-    Returns:
-        Words, and seeds at the decision. *Shape:* (families, variants - 1)
+    *Shape:* scores (families, variants, seeds), the baseline first, and not a number for a run that is lost; true
+    differences and the results (families, variants - 1).
     """
     differences = scores[:, 1:] + np.asarray(shifts)[..., None] - scores[:, :1]
     lost, base_lost = np.isnan(scores[:, 1:]), np.isnan(scores[:, :1])

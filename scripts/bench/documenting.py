@@ -29,10 +29,5 @@ def to_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def document(part: str, text: str) -> None:
-    """Put a text into the page.
-
-    Args:
-        part: What the comment before it names.
-        text: Ends with a new line.
-    """
+    """Put a text, which ends with a new line, into the part of the page that a comment names."""
     write_file(PAGE, replace_part(PAGE.read_text(encoding="utf-8"), part, text))

@@ -51,31 +51,19 @@ RECORD = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Row:
-    """One engine with one way to store weights.
+    """One engine with one way to store weights."""
 
-    Args:
-        model: What ran.
-        engine: Where.
-        dtype: How weights are stored.
-        megabytes: The size of what was exported, or of the weights in torch.
-        same: The share of texts that are torch's in float32.
-        loss: Cross-entropy a token.
-        tokens_a_second: Written greedily, one text at a time, by the clock; None as long as nothing was timed.
-        processor: Seconds of processor's time for a thousand tokens.
-        load: Processes that wanted to run, in the minute up to the end of the measurement.
-        measured_on: The day on which it was timed.
-    """
-
-    model: str
-    engine: str
-    dtype: str
-    megabytes: float
-    same: float
-    loss: float
+    model: str  # What ran
+    engine: str  # Where
+    dtype: str  # How weights are stored
+    megabytes: float  # The size of what was exported, or of the weights in torch
+    same: float  # The share of texts that are torch's in float32
+    loss: float  # Cross-entropy a token
+    # Written greedily, one text at a time, by the clock; None as long as nothing was timed
     tokens_a_second: float | None = None
-    processor: float | None = None
-    load: float | None = None
-    measured_on: str = ""
+    processor: float | None = None  # Seconds of processor's time for a thousand tokens
+    load: float | None = None  # Processes that wanted to run, in the minute up to the end of the measurement
+    measured_on: str = ""  # The day on which it was timed
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -139,11 +127,7 @@ def ways() -> Iterator[tuple[str, str]]:
 
 
 def opened(source: Path, name: str, dtype: str, scratch: Path) -> tuple[PreTrainedModel, float]:
-    """Load a checkpoint for an engine.
-
-    Returns:
-        The model, and its size in MB.
-    """
+    """Load a checkpoint for an engine; the model, and its size in MB."""
     model, engine = zoo.load(source), ENGINES.get(name)
     if not isinstance(engine, ExportEngine):
         size = model.num_parameters() * (1 if dtype == "int8" else 4)
@@ -157,13 +141,7 @@ def opened(source: Path, name: str, dtype: str, scratch: Path) -> tuple[PreTrain
 
 
 def measure(name: str, arguments: argparse.Namespace, found: Found) -> None:
-    """Run one checkpoint in every engine that can hold it.
-
-    Args:
-        name: A folder, or the name of weights.
-        arguments: What was asked for.
-        found: Gets the rows that it does not have.
-    """
+    """Run one checkpoint in every engine that can hold it, for the rows that are not there."""
     wanted = [
         (engine, dtype)
         for engine, dtype in ways()

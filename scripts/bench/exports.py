@@ -39,11 +39,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def measure(name: str, task: str, target: str) -> tuple[str, float] | None:
-    """Export a small model.
-
-    Returns:
-        The target and the difference; None where the model cannot go there.
-    """
+    """Export a small model; the target and the difference, None where the model cannot go there."""
     row = matrix_row(name, task)
     if row.target is None if target == CLASSES else row.engines[target]:
         return None

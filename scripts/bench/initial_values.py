@@ -41,22 +41,14 @@ RULES = {"0.02": {"initializer_width": 1}, "by width": {}}
 
 
 def text() -> tuple[Tensor, int]:
-    """Read the text as numbers of characters.
-
-    Returns:
-        The numbers, and the number of characters.
-    """
+    """Read the text as numbers of characters; how many characters there are is the second."""
     read = "\n".join(line.split("\t")[0] for line in TEXT.read_text(encoding="utf-8").splitlines())
     known = {character: number for number, character in enumerate(sorted(set(read)))}
     return torch.tensor([known[character] for character in read]), len(known)
 
 
 def final_loss(name: str, width: int, rule: str, seed: int) -> float:
-    """Train one model, the rate falling to zero in a straight line.
-
-    Returns:
-        The mean loss of the last steps.
-    """
+    """Train one model, the rate falling to zero in a straight line; the mean loss of the last steps."""
     numbers, size = text()
     heads = max(2, width // 32)
     sizes = {"hidden_size": width, "num_attention_heads": heads, "num_key_value_heads": heads, "vocab_size": size}
@@ -81,11 +73,7 @@ def final_loss(name: str, width: int, rule: str, seed: int) -> float:
 
 
 def table(found: dict[str, float]) -> str:
-    """Write the losses as Markdown.
-
-    Returns:
-        A row a kind of model, a column a width and rule.
-    """
+    """Write the losses as Markdown: a row a kind of model, a column a width and rule."""
     columns = list(product(STEPS, RULES))
     lines = ["| |" + "".join(f" width {width}, {rule} |" for width, rule in columns), f"|---|{'---:|' * len(columns)}"]
     for called, name in VARIANTS.items():

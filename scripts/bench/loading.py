@@ -47,15 +47,7 @@ def used(state: dict[str, Tensor]) -> None:
 
 
 def measure(work: dict[str, dict[str, Callable[[], Any]]], rounds: int) -> Times:
-    """Run everything in turns.
-
-    Args:
-        work: What to run, by kind of work and by name.
-        rounds: How often.
-
-    Returns:
-        Seconds of every round, the first one left out, by the clock and by the processor, by kind and name.
-    """
+    """Run everything in turns; seconds of every round but the first, by the clock and by the processor."""
     seconds: Times = {(kind, name): [] for kind in work for name in work[kind]}
     for turn in range(rounds + 1):
         for (kind, name), times in seconds.items():
@@ -69,16 +61,7 @@ def measure(work: dict[str, dict[str, Callable[[], Any]]], rounds: int) -> Times
 
 
 def work_in(folder: Path, native: Any, ours: Any) -> dict[str, dict[str, Callable[[], Any]]]:
-    """Models to measure.
-
-    Args:
-        folder: Gets files.
-        native: transformers' model.
-        ours: The zoo's, with the same weights.
-
-    Returns:
-        By kind of work, and by who does it; first the one that others are compared with.
-    """
+    """Work on the same weights by kind and by who does it; first the one that others are compared with."""
     theirs_at, ours_at, plain_at = folder / "native", folder / "zoo", folder / "plain.safetensors"
     native.save_pretrained(theirs_at)
     ours.save_pretrained(ours_at)

@@ -31,11 +31,7 @@ SETTINGS["initializer_width"] = 1  # as recorded: 0.02 at every width
 
 
 def batches(seed: int) -> Iterator[Tensor]:
-    """Write text of the chain, always the same one.
-
-    Returns:
-        Batches without end. *Shape:* (ROWS, LENGTH)
-    """
+    """Write text of the chain, always the same one: batches without end. *Shape:* (ROWS, LENGTH)."""
     chain = torch.randn(SYMBOLS, SYMBOLS, SYMBOLS, generator=torch.Generator().manual_seed(0)).mul(3).softmax(-1)
     generator = torch.Generator().manual_seed(seed)
     while True:
@@ -46,11 +42,7 @@ def batches(seed: int) -> Iterator[Tensor]:
 
 
 def final_loss(parametrization: str, width: int, rate: float) -> float:
-    """Train one model with AdamW, the rate falling to zero in a straight line.
-
-    Returns:
-        The mean loss of the last steps.
-    """
+    """Train one model with AdamW, the rate falling to zero in a straight line; the mean loss of the last steps."""
     heads = width // SETTINGS["head_dim"]
     sizes = {"hidden_size": width, "num_attention_heads": heads, "num_key_value_heads": heads}
     settings = {**SETTINGS, **sizes, "intermediate_size": 2 * width, "parametrization": parametrization}
@@ -85,11 +77,7 @@ def main() -> None:
 
 
 def table(found: dict[str, float]) -> str:
-    """Write losses by parametrization, width and rate as markdown, the best rate of each width in bold.
-
-    Returns:
-        The table, and what it costs to take the narrowest model's best rate for the widest.
-    """
+    """Write losses, a width's best rate in bold, and what it costs to take the narrowest model's for the widest."""
     lines = ["| parametrization | width |" + "".join(f" {rate:g} |" for rate in RATES), "|---" * (2 + len(RATES)) + "|"]
     for parametrization, width in product(PARAMETRIZATIONS, WIDTHS):
         losses = [found.get(f"{parametrization} {width} {rate:g}", float("nan")) for rate in RATES]

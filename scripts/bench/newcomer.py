@@ -52,16 +52,7 @@ def files(title: str) -> dict[str, str]:
 
 
 def follow(folder: Path, install: str, environment: dict[str, str]) -> Iterator[tuple[str, float]]:
-    """Run the commands of the page.
-
-    Args:
-        folder: Where.
-        install: Replacement of `INSTALL`.
-        environment: The variables of the newcomer's shell.
-
-    Yields:
-        Each step with the seconds that it took; the installation is the first.
-    """
+    """Run the commands of the page, `install` for `INSTALL`; each step with its seconds, the installation first."""
     for title in STEPS:
         for name, content in files(title).items():
             (folder / name).write_text(content, encoding="utf-8")
@@ -83,11 +74,7 @@ def follow(folder: Path, install: str, environment: dict[str, str]) -> Iterator[
 
 
 def measure() -> dict[str, Any]:
-    """Follow the page from a clone and from a wheel.
-
-    Returns:
-        Seconds by start and step, the machine, and how busy it was.
-    """
+    """Follow the page from a clone and from a wheel; seconds by start and step, the machine, and how busy it was."""
     load, seconds = os.getloadavg()[0], {}
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
@@ -109,11 +96,7 @@ def measure() -> dict[str, Any]:
 
 
 def table() -> str:
-    """Write the table of what is recorded, and what it was measured on.
-
-    Returns:
-        Markdown.
-    """
+    """Write the table of what is recorded, and what it was measured on."""
     if not RECORDED.exists():
         return "Nothing is recorded yet.\n"
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))

@@ -141,14 +141,7 @@ def baseline(verdicts: Verdicts) -> str:
 
 
 def overview(found: Iterable[Recorded]) -> str:
-    """Write the page that leads to those of the benchmarks: what each asks, what is recorded, what others published.
-
-    Args:
-        found: All benchmarks.
-
-    Returns:
-        Markdown.
-    """
+    """Write the page that leads to those of the benchmarks: what each asks, what is recorded, what others published."""
     lines, published = [], []
     for one in found:
         link = f"[{one.benchmark.name}](results/{one.benchmark.name}.md)"
@@ -160,11 +153,7 @@ def overview(found: Iterable[Recorded]) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Write all that is made of the rows.
-
-    Returns:
-        The text of every file.
-    """
+    """Write all that is made of the rows, by file."""
     found = {name: Recorded.of(one) for name, one in benchmarks().items()}
     shown = found[PICTURED[0]].judged[PICTURED[1]]
     written = {PAGE: overview(found.values()), **fronts(found.values()), PICTURE: picture(shown)}
@@ -185,16 +174,7 @@ def fronts(found: Iterable[Recorded]) -> dict[Path, str]:
 
 
 def front_table(found: Iterable[Recorded], headings: Sequence[str], empty: str) -> str:
-    """Write the table of README.md: the extremes of each benchmark, under its first condition with enough tests.
-
-    Args:
-        found: All benchmarks.
-        headings: The table's, six.
-        empty: The word where no variant is to be named.
-
-    Returns:
-        Markdown.
-    """
+    """Write the table of README.md: the extremes of each benchmark, under its first condition with enough tests."""
     enough = (
         [one for one in recorded.judged.values() if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH]
         for recorded in found
@@ -225,11 +205,7 @@ def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:
 
 
 def picture(verdicts: Verdicts) -> str:
-    """Draw how far each variant of a benchmark is from the baseline.
-
-    Returns:
-        A whole SVG document, which follows the reader's preference for light or dark paper.
-    """
+    """Draw how far each variant is from the baseline: a whole SVG document, light or dark as readers prefer."""
     shown = [
         VariantSummary(one.variant, (), dict(one.samples), one.difference, one.verdict) for one in verdicts.standings
     ]

@@ -49,11 +49,7 @@ class Clock(TrainerCallback):
 
 
 def of_trainer(text: Path, steps: int) -> tuple[float, float]:
-    """Train with the zoo's trainer.
-
-    Returns:
-        Seconds of a step, and of the run without its steps.
-    """
+    """Train with the zoo's trainer; seconds of a step, and of the run without its steps."""
     clock, began = Clock(), time.process_time()
     given: dict[str, Any] = {
         "data": text,
@@ -69,11 +65,7 @@ def of_trainer(text: Path, steps: int) -> tuple[float, float]:
 
 
 def by_hand(text: Path, steps: int) -> float:
-    """Train in a loop.
-
-    Returns:
-        Seconds of a step.
-    """
+    """Train in a loop; seconds of a step."""
     letters = sorted(set(text.read_text()))
     ids = torch.tensor([letters.index(letter) + 3 for letter in text.read_text()])
     model = zoo.build(

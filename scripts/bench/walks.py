@@ -32,13 +32,9 @@ NAME = "gpt2-style@tiny"
 
 @dataclass(frozen=True)
 class Walk:
-    """The code that a call ran.
+    """The code that a call ran."""
 
-    Attributes:
-        lines: Numbers of the lines that ran, by function.
-    """
-
-    lines: dict[CodeType, set[int]]
+    lines: dict[CodeType, set[int]]  # Numbers of the lines that ran, by function
 
     @property
     def functions(self) -> list[CodeType]:

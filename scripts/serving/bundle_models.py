@@ -22,11 +22,7 @@ CLOSE = 2e-5
 
 
 def export(folder: Path) -> None:
-    """Write bundles, and what the zoo computes.
-
-    Args:
-        folder: Where to, a folder for each variant.
-    """
+    """Write bundles, a folder for each variant, and what the zoo computes."""
     from safetensors.torch import save_file
 
     import zoo
@@ -56,14 +52,7 @@ def export(folder: Path) -> None:
 
 
 def load(folder: Path) -> int:
-    """Load bundles in this environment, and record what came of each.
-
-    Args:
-        folder: What `export` wrote.
-
-    Returns:
-        1 if one failed.
-    """
+    """Load bundles in this environment, and record what came of each; 1 if one failed."""
     from safetensors.torch import load_file
 
     sys.path.insert(0, str(ROOT / "converters"))

@@ -88,11 +88,7 @@ def save(name: str, task: str, form: str, folder: str) -> Any:
 
 
 def served(name: str, task: str, form: str) -> dict[str, Any]:
-    """Serve one model, and say what came of it.
-
-    Returns:
-        `largest`, the largest difference, and `same`, whether all greedy tokens are the zoo's; or `refused`, why.
-    """
+    """Serve one model: `largest` difference, and whether all greedy tokens are the `same`; or `refused`, why."""
     from vllm import LLM
     from vllm.config import PoolerConfig
 

@@ -28,14 +28,7 @@ LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\"))(?![a-z]+:|#|/)([^)#\s\"]+)(#[^)\s\
 
 
 def from_root(file: str) -> str:
-    """Read a page at the top of the repository, with links as they are from the site's page of it.
-
-    Args:
-        file: Its name.
-
-    Returns:
-        Its Markdown.
-    """
+    """Read a page at the top of the repository, with links as they are from the site's page of it."""
     text = (ROOT / file).read_text(encoding="utf-8")
     (page,) = (page for page, name in DOCUMENTS.items() if name == file)
     head = "---\nhide: [navigation, toc]\n---\n\n" if page in WIDE else ""
@@ -43,15 +36,7 @@ def from_root(file: str) -> str:
 
 
 def to_site(markdown: str, page: str) -> str:
-    """Turn links that leave docs/ into links to the pages that show the same.
-
-    Args:
-        markdown: The text of a page in docs/.
-        page: Its path in the site.
-
-    Returns:
-        The text.
-    """
+    """Turn links of a page in docs/ that leave the folder into links to the site's pages that show the same."""
 
     def target(link: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link[1]))
@@ -63,27 +48,13 @@ def to_site(markdown: str, page: str) -> str:
 
 
 def linked_sources(texts: Iterable[str]) -> list[str]:
-    """Find the source files that pages of docs/ link to.
-
-    Args:
-        texts: The pages.
-
-    Returns:
-        Paths from the top of the repository.
-    """
+    """Find the source files that pages of docs/ link to, by their paths from the top of the repository."""
     found = {link[1].removeprefix("../") for text in texts for link in LINK.finditer(text) if link[1].startswith("../")}
     return sorted(path for path in found if (ROOT / path).exists() and path not in DOCUMENTS.values())
 
 
 def source_page(path: str) -> str:
-    """Show a source file, or what a folder holds.
-
-    Args:
-        path: From the top of the repository.
-
-    Returns:
-        Markdown.
-    """
+    """Show a source file, or what a folder holds, as Markdown."""
     place = ROOT / path
     if place.is_dir():
         names = sorted(one.name for one in place.iterdir() if not one.name.startswith(("_", ".")))

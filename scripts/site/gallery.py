@@ -48,11 +48,7 @@ STEPS = (
 
 
 def pages() -> dict[str, str]:
-    """Write the gallery.
-
-    Returns:
-        Markdown and drawings, by their path in the site.
-    """
+    """Write the gallery: Markdown and drawings, by their path in the site."""
     cards = {name: describe(name) for name in zoo.list_variants()}
     whole = {name for name in cards if not CODE or name in CODE}
     nearest = {name: neighbours(card, cards.values()) if name in whole else [] for name, card in cards.items()}

@@ -25,11 +25,7 @@ SUBMODULES = (
 
 
 def pages() -> dict[str, str]:
-    """Write the reference.
-
-    Returns:
-        Markdown, by the page's path in the site.
-    """
+    """Write the reference: Markdown, by the page's path in the site."""
     homes = {module: documented(module) for module in ("zoo", *(f"zoo.{name}" for name in SUBMODULES))}
     shown: set[str] = set()
     made = {"reference/settings.md": settings_page(), "reference/cli.md": CLI}
@@ -52,15 +48,7 @@ CLI = """# The command
 
 
 def module_page(module: str, names: Iterable[str]) -> str:
-    """Write the page of a module.
-
-    Args:
-        module: Its name.
-        names: The full names of its entries.
-
-    Returns:
-        Markdown.
-    """
+    """Write the page of a module, with the entries of these full names."""
     others = "".join(f"- [`zoo.{name}`](zoo.{name}.md): {summary(f'zoo.{name}')}\n" for name in SUBMODULES)
     lead = f"What `import zoo` gives. More is in its modules:\n\n{others}" if module == "zoo" else summary(module)
     return f"# {module}\n\n{lead}\n\n" + "".join(entry(module, name) for name in names)

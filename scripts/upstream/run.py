@@ -79,18 +79,9 @@ SEVERITY = ("passed", "skipped", "failed")
 def run_suite(
     checkout: Path, target: str, log: Path, variant: str = "", jobs: int = 1, only: str = ""
 ) -> dict[str, str]:
-    """Run one test class.
+    """Run one test class: "passed", "failed" or "skipped" by the name of the test.
 
-    Args:
-        checkout: A checkout of transformers.
-        target: What pytest is to run.
-        log: Where its output goes.
-        variant: What zoo_suites.py is to define.
-        jobs: Number of processes.
-        only: Which tests, an expression as for pytest's -k; all if not given.
-
-    Returns:
-        "passed", "failed" or "skipped" by the name of the test.
+    `variant` is what zoo_suites.py is to define, `only` an expression as for pytest's -k.
     """
     report = log.with_suffix(".xml")
     report.unlink(missing_ok=True)
@@ -119,14 +110,7 @@ def run_suite(
 
 
 def outcomes(report: Path) -> dict[str, str]:
-    """Read a report in JUnit's format.
-
-    Args:
-        report: The file.
-
-    Returns:
-        The outcome by the name of the test, the worst one where a test has parts.
-    """
+    """Outcomes by test of a report in JUnit's format, the worst one where a test has parts."""
     found: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case}
@@ -137,27 +121,12 @@ def outcomes(report: Path) -> dict[str, str]:
 
 
 def families(variant: str) -> list[str]:
-    """The families that a variant has models of.
-
-    Args:
-        variant: Its name.
-
-    Returns:
-        Keys of `TASKS`.
-    """
+    """The families that a variant has models of: keys of `TASKS`."""
     return [family for family, task in TASKS.items() if task in zoo.describe(variant).tasks]
 
 
 def references_of(variant: str, family: str) -> tuple[str, ...]:
-    """The models of transformers that a variant is compared with.
-
-    Args:
-        variant: Its name.
-        family: One of its families.
-
-    Returns:
-        Keys of `CLASSES`.
-    """
+    """The models of transformers that a variant is compared with: keys of `CLASSES`."""
     if variant in NEAREST:
         return (NEAREST[variant],)
     if family == "decoder":
@@ -166,17 +135,7 @@ def references_of(variant: str, family: str) -> tuple[str, ...]:
 
 
 def row(label: str, results: dict[str, str], name: str = "", reference: dict[str, str] | None = None) -> str:
-    """One line of the table.
-
-    Args:
-        label: What was run.
-        results: Its outcomes.
-        name: The model of transformers that it is compared with.
-        reference: That model's outcomes.
-
-    Returns:
-        Counts; of the same tests how many the reference passes; and those among them that are not passed here.
-    """
+    """Counts of outcomes; with a reference, of the same tests, how many it passes, and those not passed here."""
     shared = {test: outcome for test, outcome in results.items() if reference is None or test in reference}
     counts = Counter(shared.values())
     line = f"{label:36}" + "".join(f"{counts[outcome]:>9}" for outcome in COLUMNS)
@@ -188,11 +147,7 @@ def row(label: str, results: dict[str, str], name: str = "", reference: dict[str
 
 
 def versions(checkout: Path) -> str:
-    """Versions that the counts belong to.
-
-    Returns:
-        The zoo's commit, marked where files differ from it, and the versions of the libraries and of the suites.
-    """
+    """The zoo's commit, marked where files differ from it, and the versions of the libraries and of the suites."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     libraries = ", ".join(f"{name} {version(name)}" for name in ("transformers", "torch"))
@@ -202,12 +157,7 @@ def versions(checkout: Path) -> str:
 
 
 def record(file: Path, table: str) -> None:
-    """Write a table to a file, and into the page where it shows the earlier one.
-
-    Args:
-        file: Which, for instance `counts.txt`.
-        table: All lines.
-    """
+    """Write a table to a file, and into the page where it shows the earlier one."""
     page, before = PAGE.read_text(encoding="utf-8"), file.read_text(encoding="utf-8").strip() if file.exists() else ""
     if before and before in page:
         PAGE.write_text(page.replace(before, table.strip()), encoding="utf-8")

@@ -262,11 +262,7 @@ TOOLS: dict[str, Callable[[], tuple[str, str]]] = {
 
 
 def run(name: str) -> dict[str, Any]:
-    """Try one tool.
-
-    Returns:
-        A row of the record; a failure is one, too.
-    """
+    """Try one tool; a row of the record, of a failure, too."""
     began = time.perf_counter()
     try:
         what, result = TOOLS[name]()

@@ -76,11 +76,7 @@ NO_STATES: tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] = ({}, (), ()
 
 
 class Tester:
-    """Tiny configurations and inputs of one variant, in the form that the suites want.
-
-    Args:
-        parent: The test case that asks.
-    """
+    """Tiny configurations and inputs of one variant, in the form that the suites want."""
 
     variant = ""
     task = ""
@@ -293,14 +289,7 @@ SUITES: dict[str, tuple[str, type, type]] = {
 
 
 def define(text: str) -> type[unittest.TestCase]:
-    """Define the test case of one variant in one family.
-
-    Args:
-        text: For instance "pre-norm/decoder".
-
-    Returns:
-        A class with every test of the family's suites.
-    """
+    """Define the test case of one variant in one family, such as "pre-norm/decoder", with every test of its suites."""
     variant, _, family = text.partition("/")
     task, tester, suite = SUITES[family]
     name = "".join(part.capitalize() for part in variant.split("-")) + "ModelTest"

@@ -21,13 +21,7 @@ BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_atten
 
 
 def backends(scale: Scale, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
-    """Every workload's name, and what builds its peers.
-
-    Args:
-        scale: How large the models are.
-        device: Where they run.
-        dtype: Of what is computed with.
-    """
+    """Every workload's name, and what builds its peers."""
     for name in VARIANTS:
         yield f"back ends, {name} training step", partial(peers, name, scale, device, dtype)
 

@@ -35,34 +35,21 @@ RECIPE = ("gpt2-style", "--recipe", "nanogpt-gpu", "--resume", "--save-strategy"
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the work that is done as a whole.
+    """A part of the work that is done as a whole."""
 
-    Attributes:
-        name: What to call it.
-        kind: What its rows are: suite, fidelity, training or speed.
-        run: Does it, and gives the rows; None where it is to be called again in another run.
-    """
-
-    name: str
-    kind: str
-    run: Callable[[], Rows | None]
+    name: str  # What to call it
+    kind: str  # What its rows are: suite, fidelity, training or speed
+    run: Callable[[], Rows | None]  # Does it, and gives the rows; None where it is to be called again in another run
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How pieces are run.
+    """How pieces are run."""
 
-    Attributes:
-        device: Where.
-        tiny: Whether only to see that they can be.
-        data: Tiny Shakespeare, None to do without it.
-        folder: Where what is trained is kept.
-    """
-
-    device: torch.device
-    tiny: bool
-    data: Path | None
-    folder: Path
+    device: torch.device  # Where
+    tiny: bool  # Whether only to see that they can be
+    data: Path | None  # Tiny Shakespeare, None to do without it
+    folder: Path  # Where what is trained is kept
 
     @property
     def scale(self) -> Scale:
@@ -71,14 +58,7 @@ class Settings:
 
 
 def pieces(settings: Settings, only: Sequence[str]) -> Iterator[Piece]:
-    """Every piece, in the order in which they are done.
-
-    Args:
-        only: Names, with wildcards.
-
-    Yields:
-        Those that are called so.
-    """
+    """The pieces with names that patterns match, in the order in which they are done."""
     for piece in every_piece(settings):
         if any(fnmatch.fnmatch(piece.name, pattern) for pattern in only):
             yield piece

@@ -12,14 +12,7 @@ LOSS, UTILISATION, GRAPHS = 1.47, 0.45, 3.0
 
 
 def to_markdown(found: dict[str, Any]) -> str:
-    """Write the tables.
-
-    Args:
-        found: Machine, versions, and the rows of every piece that is done.
-
-    Returns:
-        Markdown.
-    """
+    """Write the tables, of every piece that is done."""
     done = found["pieces"]
     if not done:
         return NOTHING

@@ -10,18 +10,7 @@ from typing import Any
 
 
 def in_fresh_process(script: str, given: list[object], name: str, seed: int, threads: int) -> dict[str, Any]:
-    """Call a script that does one run with `--one`, and prints its results as its last line.
-
-    Args:
-        script: The script's file.
-        given: Its other arguments.
-        name: The run.
-        seed: The run's seed.
-        threads: How many threads PyTorch computes with.
-
-    Returns:
-        What the run found.
-    """
+    """Call a script that does one run with `--one`, and read its results, a line of JSON at the end."""
     command = [sys.executable, script, *map(str, given), "--threads", str(threads), "--one", name, "--seed", str(seed)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     written = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout

@@ -34,15 +34,7 @@ class Losses:
 
 
 def load_original(package: Path, chapter: Path) -> tuple[ModuleType, dict[str, Any]]:
-    """Import the package, and the classes that only the chapter itself defines.
-
-    Args:
-        package: The folder that holds `d2l`.
-        chapter: A file with the chapter's classes.
-
-    Returns:
-        The package's module, and the classes by name.
-    """
+    """Import the package from its folder, and the classes that only a file of the chapter defines."""
     missing = [name for name in UNUSED if importlib.util.find_spec(name) is None]
     parts = [part for name in missing for part in (name, f"{name}.pyplot", f"{name}.transforms")]
     sys.modules.update({part: MagicMock() for part in parts})
@@ -58,36 +50,14 @@ def load_original(package: Path, chapter: Path) -> tuple[ModuleType, dict[str, A
 
 
 def new_net(d2l: ModuleType, classes: dict[str, Any], sources: int, targets: int) -> Any:
-    """Build the chapter's model.
-
-    Args:
-        d2l: The package's module.
-        classes: The chapter's own.
-        sources: Words of the source's vocabulary.
-        targets: Words of the target's.
-
-    Returns:
-        The model, in training mode.
-    """
+    """Build the chapter's model, in training mode, for these numbers of words."""
     sizes = (32, 32, 32, 32, [32], 32, 64, 4, 2, 0.1)
     encoder, decoder = classes["TransformerEncoder"](sources, *sizes), classes["TransformerDecoder"](targets, *sizes)
     return d2l.EncoderDecoder(encoder, decoder)
 
 
 def run_original(package: Path, chapter: Path, pairs: list[tuple[str, str]], seed: int, epochs: int) -> dict[str, Any]:
-    """Train and predict as the chapter does.
-
-    Args:
-        package: As for `load_original`.
-        chapter: As for `load_original`.
-        pairs: Sentences and their translations.
-        seed: The seed.
-        epochs: How often to go through them.
-
-    Returns:
-        The loss per token of the last epoch, predictions in the chapter's spelling, and the seconds of the training, by
-        the clock and of all threads together.
-    """
+    """Train and predict as the chapter does: the last loss per token, predictions as it spells them, and seconds."""
     d2l, classes = load_original(package, chapter)
     text = "\n".join("\t".join(pair) for pair in pairs)
     d2l.__dict__["read_data_nmt"] = lambda: text

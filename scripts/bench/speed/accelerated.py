@@ -16,14 +16,7 @@ import zoo
 
 
 class AcceleratedWork:
-    """Builds the peers of every workload.
-
-    Args:
-        scale: How large the work is.
-        device: Where it is done.
-        dtype: Of the weights.
-        tiny: Whether steps are only traced, to see that they can be.
-    """
+    """Builds the peers of every workload; tiny steps are only traced, to see that they can be."""
 
     def __init__(self, scale: Scale, device: torch.device, dtype: torch.dtype, *, tiny: bool) -> None:
         self.scale = scale

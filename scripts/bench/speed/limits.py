@@ -21,15 +21,7 @@ TABLE = 1 << 26
 
 
 def peak(device: torch.device, dtype: str) -> float | None:
-    """Look up what a device's maker states.
-
-    Args:
-        device: The device.
-        dtype: The precision's name.
-
-    Returns:
-        Operations a second, None where nothing is known.
-    """
+    """Operations a second that a device's maker states; None where nothing is known."""
     if device.type != "cuda" or dtype != "bfloat16":
         return None
     name = torch.cuda.get_device_name(device)
@@ -37,28 +29,13 @@ def peak(device: torch.device, dtype: str) -> float | None:
 
 
 def products(device: torch.device, dtype: torch.dtype) -> float:
-    """Measure how fast matrices are multiplied, at every call: a busy machine makes it slower, never faster.
-
-    Args:
-        device: Where.
-        dtype: At which precision.
-
-    Returns:
-        Operations a second, of the fastest.
-    """
+    """Measure how fast matrices are multiplied, at every call: a busy machine makes it slower, never faster."""
     shapes = SHAPES.get(device.type, SHAPES["cpu"])
     return max(fastest(shape, str(device), dtype, SECONDS / len(shapes)) for shape in shapes)
 
 
 def bandwidth(device: torch.device) -> float:
-    """Measure how fast memory is read, by summing a large table.
-
-    Args:
-        device: Where.
-
-    Returns:
-        Bytes a second, of the fastest of several times.
-    """
+    """Measure how many bytes of memory are read a second, by summing a large table."""
     table = torch.ones(TABLE, device=device)
     times = []
     for _ in range(6):
@@ -75,14 +52,7 @@ NOT_READ = re.compile(r"(^|\.)encoder\.|position|wpe|(cross|encoder)_attn\.[kv]_
 
 
 def bytes_a_token(model: nn.Module) -> int:
-    """Add up the weights that have to be read for every token that is written.
-
-    Args:
-        model: A decoder, or an encoder-decoder.
-
-    Returns:
-        Bytes; an embedding counts where it is the output projection as well.
-    """
+    """Bytes of the weights that are read for every written token; an embedding counts where it is the output, too."""
     embedding = getattr(model, "get_output_embeddings", lambda: None)()
     tied = () if embedding is None else (id(embedding.weight),)
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)} - {*tied}

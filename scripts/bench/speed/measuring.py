@@ -21,84 +21,55 @@ OURS = "zoo"
 
 @dataclass
 class Peer:
-    """One way to do a workload.
+    """One way to do a workload."""
 
-    Args:
-        name: What to call it.
-        run: Does the work once.
-        kind: "zoo" for ours, "stock" for its references, "other" for what is only shown.
-        result: Gives what the work computes, to compare with the other peers; None where it cannot be compared.
-        flops: Operations of one run; by default they are counted, 0 where that would tell nothing.
-        weights: Bytes of weights that one run reads at least, where they rather than operations are the limit.
-        agreement: Tells how many of its next tokens are the exact model's, as a share, where results may be others.
-    """
-
-    name: str
-    run: Callable[[], object]
-    kind: str = STOCK
+    name: str  # What to call it
+    run: Callable[[], object]  # Does the work once
+    kind: str = STOCK  # "zoo" for ours, "stock" for its references, "other" for what is only shown
+    # Gives what the work computes, to compare with the other peers; None where it cannot be compared
     result: Callable[[], Tensor] | None = None
-    flops: int | None = None
-    weights: int = 0
+    flops: int | None = None  # Operations of one run; by default they are counted, 0 where that would tell nothing
+    weights: int = 0  # Bytes of weights that one run reads at least, where they rather than operations are the limit
+    # Tells how many of its next tokens are the exact model's, as a share, where results may be others
     agreement: Callable[[], float] | None = None
     seconds: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Measurements of one peer.
+    """Measurements of one peer."""
 
-    Args:
-        workload: The work.
-        peer: Who did it.
-        kind: As in [`Peer`][].
-        milliseconds: Median time of one run.
-        ratio: Median over the rounds of the fastest stock peer's time over this one's: above 1 is faster than it.
-        spread: Half the distance between the quartiles of that ratio.
-        deviation: Largest difference of its result from the first stock peer's, relative to the largest value.
-        gflop: Operations of one run in billions, attention to every position that it computes included; None unknown.
-        of_limit: Those operations a second, as a share of what matrix products reach at most on the device.
-        of_bandwidth: Weights read a second, as a share of what the memory gives.
-        megabytes: Memory that a run takes at its peak above what is allocated before and after; None if not measured.
-        agreement: The share of its next tokens that are the exact model's; None where they have to be.
-    """
-
-    workload: str
-    peer: str
-    kind: str
-    milliseconds: float
-    ratio: float
-    spread: float
+    workload: str  # The work
+    peer: str  # Who did it
+    kind: str  # As in [`Peer`][]
+    milliseconds: float  # Median time of one run
+    ratio: float  # Median over the rounds of the fastest stock peer's time over this one's: above 1 is faster than it
+    spread: float  # Half the distance between the quartiles of that ratio
+    # Largest difference of its result from the first stock peer's, relative to the largest value
     deviation: float | None
+    # Operations of one run in billions, attention to every position that it computes included; None unknown
     gflop: float | None = None
+    # Those operations a second, as a share of what matrix products reach at most on the device
     of_limit: float | None = None
-    of_bandwidth: float | None = None
+    of_bandwidth: float | None = None  # Weights read a second, as a share of what the memory gives
+    # Memory that a run takes at its peak above what is allocated before and after; None if not measured
     megabytes: float | None = None
+    # The share of its next tokens that are the exact model's; None where they have to be
     agreement: float | None = None
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Device that peers are measured on, and its limits.
+    """Device that peers are measured on, and its limits."""
 
-    Args:
-        device: Where the work is done.
-        limit: Operations a second that matrix products reach at most.
-        bandwidth: Bytes a second that reading gives at most.
-        memory: Whether to measure memory as well.
-    """
-
-    device: torch.device
-    limit: float
-    bandwidth: float
-    memory: bool = False
+    device: torch.device  # Where the work is done
+    limit: float  # Operations a second that matrix products reach at most
+    bandwidth: float  # Bytes a second that reading gives at most
+    memory: bool = False  # Whether to measure memory as well
 
 
 def record_steps(generate: Callable[[], object]) -> None:
-    """Let the zoo record steps of generation at once, as it does by itself after some texts.
-
-    Args:
-        generate: Writes a text.
-    """
+    """Let the zoo record steps of generation at once, as it does by itself after some texts."""
     with fast_paths(graph_capture="always"):
         generate()
 
@@ -124,18 +95,7 @@ def measure(
     seconds: float,
     machine: Machine,
 ) -> list[Row]:
-    """Run all peers in turns, so that what else happens on the machine hits all of them.
-
-    Args:
-        workload: Its name.
-        peers: Who does it.
-        rounds: How often each has its turn.
-        seconds: How long a turn lasts at least.
-        machine: What they run on.
-
-    Returns:
-        A row for each peer.
-    """
+    """Run all peers in turns, so that what else happens on the machine hits all of them; a row for each."""
     clock = clock_of(machine.device)
     deviations = {peer.name: deviation(peer, peers) for peer in peers}
     for peer in peers:
@@ -175,14 +135,7 @@ def measure(
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Choose a clock: the processor's time of one thread, which other work leaves alone; of several that on the wall.
-
-    Args:
-        device: Where the work is done.
-
-    Returns:
-        What gives the time in seconds.
-    """
+    """The clock: of one thread the processor's time, which other work leaves alone; of several that on the wall."""
     return time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
 

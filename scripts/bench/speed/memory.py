@@ -40,16 +40,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def longest(memory_of: Callable[[int], int], budget: float, most: int) -> int:
-    """Find the longest context: beyond some length, memory is nearly a straight line of it.
-
-    Args:
-        memory_of: The bytes that a context of some length needs.
-        budget: The available bytes.
-        most: Where the search ends.
-
-    Returns:
-        The length, a multiple of [`STEP`][]; 0 where even the first is too long.
-    """
+    """Find the longest context, a multiple of `STEP` up to `most`, that fits a budget of bytes; 0 where none does."""
     before, length = FIRST
     while length != before:
         slope = (memory_of(length) - memory_of(before)) / (length - before)
@@ -62,16 +53,7 @@ def longest(memory_of: Callable[[int], int], budget: float, most: int) -> int:
 
 
 def memory_of_training(model: Any, device: torch.device, **options: Any) -> Callable[[int], int]:
-    """Say what training on one sequence of some length needs.
-
-    Args:
-        model: The model.
-        device: Where it is.
-        options: What its forward takes besides.
-
-    Returns:
-        The function from lengths to bytes.
-    """
+    """The bytes that training on one sequence of some length needs, as a function of the length."""
     weights = sum(parameter.nbytes for parameter in model.parameters())
 
     @cache

@@ -40,19 +40,12 @@ masks."""
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a document's model and batch are.
+    """How large a document's model and batch are."""
 
-    Args:
-        model: Width, heads, inner width and depth of a stack.
-        vocabulary: Number of token ids.
-        rows: Sequences of a batch.
-        length: Positions of each.
-    """
-
-    model: tuple[int, int, int, int]
-    vocabulary: int
-    rows: int
-    length: int
+    model: tuple[int, int, int, int]  # Width, heads, inner width and depth of a stack
+    vocabulary: int  # Number of token ids
+    rows: int  # Sequences of a batch
+    length: int  # Positions of each
 
 
 CHAPTER = Sizes((32, 4, 64, 2), 200, 64, 10)
@@ -69,13 +62,7 @@ TINY = Sizes((16, 2, 32, 2), 50, 3, 6)
 
 
 class OriginalWork:
-    """Builds the peers of every workload.
-
-    Args:
-        scale: How many tokens are generated.
-        tiny: Whether everything is tiny, to see that it runs.
-        device: Where the work is done.
-    """
+    """Builds the peers of every workload; tiny ones only show that it runs."""
 
     def __init__(self, scale: Scale, device: torch.device, *, tiny: bool) -> None:
         self.steps = scale.new_tokens

@@ -45,15 +45,7 @@ def x_transformers(scale: Scale) -> nn.Module:
 
 
 def in_engines(model: Any, *names: str) -> dict[str, Any]:
-    """A model as exports in other engines, which hold them in memory.
-
-    Args:
-        model: A model of the zoo.
-        names: Targets of exports.
-
-    Returns:
-        Models by what to call them, as they are and in eight bits, of the engines that are installed.
-    """
+    """A model as exports in the engines that are installed, as it is and in eight bits, by what to call them."""
     found = {}
     for target in map(TARGETS.get, names):
         assert isinstance(target, EngineTarget)

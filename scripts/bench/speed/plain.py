@@ -19,12 +19,7 @@ def stacked(*projections: nn.Linear) -> tuple[nn.Parameter, nn.Parameter]:
 
 
 class TorchEncoder(nn.Module):
-    """A BERT with the layers of PyTorch's `nn.TransformerEncoder`.
-
-    Args:
-        bert: Supplies embeddings and weights.
-        classifier: A BERT that classifies, for its pooler and head.
-    """
+    """A BERT with the layers of PyTorch's `nn.TransformerEncoder`, and the head of a classifier."""
 
     def __init__(self, bert: Any, classifier: Any = None) -> None:
         super().__init__()
@@ -70,11 +65,7 @@ class TorchEncoder(nn.Module):
 
 
 class PlainEncoder(nn.Module):
-    """A BERT written the way textbooks do: attention a head at a time, masks added.
-
-    Args:
-        bert: Supplies the weights.
-    """
+    """A BERT written the way textbooks do: attention a head at a time, masks added."""
 
     def __init__(self, bert: Any) -> None:
         super().__init__()
@@ -100,11 +91,7 @@ class PlainEncoder(nn.Module):
 
 
 class PlainDecoder(nn.Module):
-    """A GPT-2 as a training script writes it: one projection for queries, keys and values, fused attention.
-
-    Args:
-        gpt2: Supplies the weights.
-    """
+    """A GPT-2 as a training script writes it: one projection for queries, keys and values, fused attention."""
 
     def __init__(self, gpt2: Any) -> None:
         super().__init__()
@@ -130,11 +117,7 @@ class PlainDecoder(nn.Module):
 
 
 class TorchSeq2Seq(nn.Module):
-    """A Marian translator with the layers of PyTorch's `nn.Transformer`.
-
-    Args:
-        marian: Supplies embeddings and weights.
-    """
+    """A Marian translator with the layers of PyTorch's `nn.Transformer`."""
 
     def __init__(self, marian: Any) -> None:
         super().__init__()

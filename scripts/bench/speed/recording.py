@@ -15,15 +15,7 @@ CHANGING = {"date", "limit", "bandwidth"}
 
 
 def begun(file: Path | None, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what is recorded already, and end the program where that is of another setting.
-
-    Args:
-        file: Where; None where nothing is kept.
-        about: What is measured on, and how.
-
-    Returns:
-        `about` and the rows so far.
-    """
+    """Read what is recorded already, if anything is kept, and end the program where that is of another setting."""
     if file is None or not file.exists():
         return {"about": about, "rows": {}}
     found = json.loads(file.read_text(encoding="utf-8"))

@@ -9,27 +9,16 @@ from transformers import BertConfig, GPT2Config, MarianConfig
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the work is.
+    """How large the work is."""
 
-    Args:
-        width: Hidden size; the feed-forward network is four times as wide.
-        heads: Number of attention heads.
-        layers: Number of layers of an encoder.
-        decoder_layers: Layers of a decoder-only model.
-        vocabulary: Number of token ids.
-        lengths: Positions of an encoder's, a decoder's and a translator's batch.
-        rows: Sequences of the same.
-        new_tokens: How many are generated.
-    """
-
-    width: int = 512
-    heads: int = 8
-    layers: int = 4
-    decoder_layers: int = 6
-    vocabulary: int = 16_000
-    lengths: tuple[int, int, int] = (128, 256, 64)
-    rows: tuple[int, int, int] = (16, 4, 24)
-    new_tokens: int = 128
+    width: int = 512  # Hidden size; the feed-forward network is four times as wide
+    heads: int = 8  # Number of attention heads
+    layers: int = 4  # Number of layers of an encoder
+    decoder_layers: int = 6  # Layers of a decoder-only model
+    vocabulary: int = 16_000  # Number of token ids
+    lengths: tuple[int, int, int] = (128, 256, 64)  # Positions of an encoder's, a decoder's and a translator's batch
+    rows: tuple[int, int, int] = (16, 4, 24)  # Sequences of the same
+    new_tokens: int = 128  # How many are generated
 
 
 USUAL_DROPOUT = 0.1

@@ -51,13 +51,7 @@ def description(about: Mapping[str, str]) -> str:
 
 
 def table(peers: Sequence[str], rows: Mapping[str, Sequence[Row]], names: Sequence[str]) -> list[str]:
-    """A row a peer, with the columns of each setting side by side; those without any entry are left out.
-
-    Args:
-        peers: Peers to show.
-        rows: Their measurements, by setting.
-        names: Keys of `COLUMNS`.
-    """
+    """A row a peer, with the columns of each setting side by side; those without any entry are left out."""
     columns = [(setting, name) for setting in rows for name in names if any(map(COLUMNS[name], rows[setting]))]
     first = next(iter(rows))
     columns = [column for column in columns if column[0] == first or column[1] in ONLY.get(column[0], TIMED)]

@@ -56,11 +56,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def twins(name: str, shape: dict[str, Any]) -> tuple[str, Any, Any] | None:
-    """Build a variant, and transformers' own class around the same weights.
-
-    Returns:
-        The class's name, the model, and transformers'; None where no class expresses the variant.
-    """
+    """The class of transformers that expresses a variant, and both with the same weights; None without a class."""
     task = VARIANTS.get(name).default_task
     ours = zoo.build(f"{name}@{shape['preset']}", task, vocab_size=shape["vocab_size"], seed=0, **DROPOUTS)
     plan = next((plan for plan in plan_export(ours) if plan.exact and plan.target in NATIVE), None)
@@ -84,11 +80,7 @@ def peer(name: str, kind: str, model: Any, batch: dict[str, Tensor]) -> Peer:
 
 
 def measured(name: str, shape: dict[str, Any], rounds: int, seconds: float) -> list[Row]:
-    """Measure a variant and its class.
-
-    Returns:
-        The class's row and the zoo's; nothing without a class.
-    """
+    """Measure a variant and its class; the class's row and the zoo's, nothing without a class."""
     found = twins(name, shape)
     if found is None:
         return []

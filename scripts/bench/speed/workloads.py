@@ -31,11 +31,7 @@ from zoo.models import ZooPreTrainedModel
 class Work:
     """Builds the peers of every workload.
 
-    Args:
-        scale: How large the work is.
-        device: Where it is done.
-        dtype: float32, or what training runs in under autocast and inference in as a whole.
-        backend: Backend of torch.compile for all models; None for no compilation.
+    Training has autocast to `dtype`, inference is in it as a whole; `backend` is that of torch.compile, None for none.
     """
 
     def __init__(self, scale: Scale, device: torch.device, dtype: torch.dtype, backend: str | None) -> None:
@@ -169,11 +165,7 @@ class Work:
         return [*peers, *self.without_fast_paths(peers)]
 
     def seq2seq(self, dropout: float, *, masked: bool = True) -> list[Peer]:
-        """A step of a Marian translator.
-
-        Args:
-            masked: Whether `decoder_attention_mask` is given, which `DataCollatorForSeq2Seq` leaves out.
-        """
+        """A step of a Marian translator; `DataCollatorForSeq2Seq` leaves out the target's mask (`masked=False`)."""
         rows, length = self.scale.rows[2], self.scale.lengths[2]
         source, target = self.mask(rows, length, 0.54), self.mask(rows, length, 0.54, seed=2)
         labels = self.ids(rows, length, seed=2).masked_fill(target == 0, -100)

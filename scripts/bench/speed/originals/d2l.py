@@ -139,13 +139,7 @@ class Decoder(Stack):
 
 
 class D2L(nn.Module):
-    """The chapter's encoder and decoder.
-
-    Args:
-        vocabulary: Number of token ids on either side.
-        sizes: Width, heads, inner width and depth of both stacks.
-        dropout: Probability of dropping an element.
-    """
+    """The chapter's encoder and decoder."""
 
     def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], dropout: float = 0.0) -> None:
         super().__init__()

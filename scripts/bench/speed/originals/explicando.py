@@ -70,13 +70,7 @@ class Stack(nn.Module):
 
 
 class Explicando(nn.Module):
-    """The tutorial's `Transformer` between its tokenizer and its argmax.
-
-    Args:
-        vocabulary: Number of input ids, three special ones among them.
-        outputs: Number of output characters.
-        sizes: Width, heads, inner width and depth of both stacks.
-    """
+    """The tutorial's `Transformer` between its tokenizer and its argmax."""
 
     def __init__(self, vocabulary: int, outputs: int, sizes: tuple[int, int, int, int]) -> None:
         super().__init__()

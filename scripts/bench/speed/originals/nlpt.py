@@ -93,15 +93,7 @@ class Encoder(nn.Module):
 
 
 class Nlpt(nn.Module):
-    """The chapter's classifier.
-
-    Args:
-        vocabulary: Number of token ids.
-        sizes: Width, heads, inner width and depth.
-        length: Number of positions.
-        dropout: Probability of dropping an element.
-        labels: Number of classes.
-    """
+    """The chapter's classifier."""
 
     def __init__(
         self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float = 0.0, labels: int = 3

@@ -88,12 +88,7 @@ class Decoder(nn.Module):
 
 
 class Odom(nn.Module):
-    """The document's `Transformer` on features, up to its final softmax; layers are one module.
-
-    Args:
-        sizes: Width, heads, inner width and depth of both stacks.
-        dropout: Probability of dropping an element of a branch.
-    """
+    """The document's `Transformer` on features, up to its final softmax; layers are one module."""
 
     def __init__(self, sizes: tuple[int, int, int, int], dropout: float = 0.0) -> None:
         super().__init__()

@@ -107,15 +107,7 @@ class Decoder(Stack):
 
 
 class Vanilla(nn.Module):
-    """The document's `Transformer`.
-
-    Args:
-        vocabulary: Number of token ids on either side.
-        sizes: Width, heads, inner width and depth of both stacks.
-        length: Number of positions.
-        dropout: Probability of dropping an element.
-        padding: The id of padding.
-    """
+    """The document's `Transformer`."""
 
     def __init__(
         self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float = 0.0, padding: int = 0
