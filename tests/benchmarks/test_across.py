@@ -87,6 +87,8 @@ def test_exponents_and_crossings_are_those_that_rows_were_made_of() -> None:
     assert reading is not None
     assert reading.rows[-1] == ["gpt2-style:norm=rmsnorm", "5 (1 run lost)", "", "", "", "untested", "", ""]
     assert "the loss at 10.0 TFLOPs" in reading.summary and "nan" not in str(reading)
+    reading = read_across(LADDER, [*rows[:-1], replace(rows[-1], values={"heldout_loss": 2.0})])
+    assert reading is not None and "untested" in reading.rows[-1] and "nan" not in str(reading), "uncounted operations"
 
 
 def test_there_is_none_without_rows_and_none_of_an_unknown_kind(tmp_path: Path) -> None:

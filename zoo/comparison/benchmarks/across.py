@@ -67,11 +67,14 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
 def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Fit a straight line to the logarithms of the loss and of the operations that training took, run by run.
 
-    A variant with a lost run has no line. The crossing of the mean lines of a variant and the baseline is given
-    if it is at most ten times outside the measured range.
+    A variant with a lost run, or one without counted operations, has no line. The crossing of the mean lines of a
+    variant and the baseline is given if it is at most ten times outside the measured range.
     """
     runs = runs_over(benchmark, rows, lambda row: row.values.get("training_flops", math.nan))
-    lost = {name: sum(loss is None for points in own.values() for _, loss in points) for name, own in runs.items()}
+    lost = {
+        name: sum(loss is None or math.isnan(flops) for points in own.values() for flops, loss in points)
+        for name, own in runs.items()
+    }
     lines = {
         name: {seed: fitted(points) for seed, points in own.items()} for name, own in runs.items() if not lost[name]
     }
