@@ -113,6 +113,21 @@ def test_more_comparisons_need_stronger_evidence_that_scores_are_the_same() -> N
     assert judge_contrasts([evidence] * 3)[0].verdict == UNCLEAR
 
 
+def test_what_is_beyond_the_margin_by_chance_is_not_another() -> None:
+    own, base = by_seed([0.021, 0.024, 0.027, 0.018, 0.022]), by_seed([0.0] * 5)
+    assert verdict("same", own, base, 0.02) == UNCLEAR, "0.0224 on average, surely above 0, and perhaps within 0.02"
+    assert verdict("same", own, base, 0.015) == FAILS and verdict("higher", own, base) == HOLDS
+
+
+def test_all_comparisons_of_a_claim_share_its_error_however_they_are_decided() -> None:
+    contrast = Contrast("b", "v", "higher", "w", score="accuracy")
+    at_once = Evidence(contrast, by_seed([1.0, 1.6, 1.3]), by_seed([0.0] * 3))
+    by_look = Evidence(contrast, by_seed([0.2, -0.3, 0.1]), by_seed([0.0] * 3), BY_LOOK)
+    assert [one.verdict for one in judge_contrasts([at_once])] == [HOLDS]
+    alone, both = judge_contrasts([at_once])[0].p, judge_contrasts([at_once, by_look])[0].p
+    assert alone is not None and both == pytest.approx(2 * alone)
+
+
 def test_a_lost_run_is_not_the_same() -> None:
     own, base = by_seed([1.001, 0.999, 1.0, 1.0]), by_seed([1.0, 1.0, 1.0, 1.0])
     assert verdict("same", own, base) == HOLDS

@@ -250,8 +250,10 @@ def verdict(difference: PairedDifference, otherwise: str = NOISE) -> str:
     return BETTER if difference.is_better else WORSE
 
 
-def compare_all(paired: Sequence[Pairs], margin: float | None = None) -> list[PairedDifference]:
+def compare_all(paired: Sequence[Pairs], margin: float | None = None, others: int = 0) -> list[PairedDifference]:
     """Test variants against one baseline, corrected for the number of those that could be tested.
+
+    `others` are tests elsewhere that share the error, each with at most its equal part.
 
     Without a margin, Holm's correction. With one, every variant has an equal share of the error, which covers both of
     its tests: a true difference is either less than the margin or not zero, so only one of them can be wrong.
@@ -259,8 +261,8 @@ def compare_all(paired: Sequence[Pairs], margin: float | None = None) -> list[Pa
     found = [PairedDifference.of(pairs) for pairs in paired]
     p_values = [difference.p for difference in found if difference.p is not None]
     if margin is not None:
-        return [one.against(ERROR / max(1, len(p_values)), margin) for one in found]
-    adjusted = iter(holm(p_values))
+        return [one.against(ERROR / max(1, len(p_values) + others), margin) for one in found]
+    adjusted = iter(holm([*p_values, *[1.0] * others]))
     return [one if one.p is None else one.corrected(next(adjusted)) for one in found]
 
 

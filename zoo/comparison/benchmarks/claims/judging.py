@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -58,10 +59,10 @@ class Outcome:
         variant: The variant's scores, of the seeds that decided where seeds were added; None where it has none.
         baseline: The baseline's, likewise.
         difference: Variant minus baseline over the seeds that both have; None without any.
-        p: Of the test that decides, corrected: that noise makes such a difference; for "no lower" and "no higher", such
-            a distance from the margin; for "same", and for "no difference here", that a difference of the margin looks
-            as small. Where seeds were added until a decision, in units in which 0.05 decides. None where nothing could
-            be tested.
+        p: Of the test that decides, corrected: that noise makes such a difference; for "no lower" and "no higher", and
+            where "same" does not hold, such a distance from the margin; for "same", and for "no difference here", that
+            a difference of the margin looks as small. Where seeds were added until a decision, in units in which 0.05
+            decides. None where nothing could be tested.
         lost: How many runs of the variant, and of the baseline, failed or diverged.
         cost: Cost of deciding; None where it is decided, or no sizes can be tested.
         edge: Swept arguments with the best value at the edge of what was tried, so that nothing is decided.
@@ -196,11 +197,16 @@ class Evidence:
 
     @property
     def moved(self) -> Sequence[Pairs]:
-        """The looks, for "no lower" and "no higher" moved by the margin, towards what is expected."""
-        if self.contrast.expect not in ("no lower", "no higher"):
+        """The looks, moved by the claim's margin: towards what is expected, for "same" towards no difference."""
+        if not self.contrast.margin:
             return self.looks
-        shift = self.contrast.direction * self.contrast.margin
-        return [replace(pairs, differences=[one + shift for one in pairs.differences]) for pairs in self.looks]
+        moved = []
+        for pairs in self.looks:
+            shift = self.contrast.direction * self.contrast.margin
+            if self.contrast.expect == "same":
+                shift = -math.copysign(shift, math.fsum(pairs.differences))
+            moved.append(replace(pairs, differences=[one + shift for one in pairs.differences]))
+        return moved
 
     @property
     def margin(self) -> float | None:
@@ -220,9 +226,10 @@ def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
     share = ERROR / max(1, len(tested))
     # Holm's correction over contrasts with all seeds at once; each of the others has an equal share.
     at_once = [one for one in tested if one.design.limit is None]
-    plain = dict(zip(at_once, compare_all([one.looks[-1] for one in at_once]), strict=True))
+    others = len(tested) - len(at_once)
+    plain = dict(zip(at_once, compare_all([one.looks[-1] for one in at_once], others=others), strict=True))
     # Whether something is no lower than by a margin is a test of differences that are moved up by the margin.
-    away = dict(zip(at_once, compare_all([one.moved[-1] for one in at_once]), strict=True))
+    away = dict(zip(at_once, compare_all([one.moved[-1] for one in at_once], others=others), strict=True))
     outcomes = []
     for one in evidence:
         outcome, moved = one.outcome(), away.get(one)
@@ -253,8 +260,10 @@ def decide(evidence: Evidence, look: int, plain: PairedDifference, moved: Paired
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
         word = words.get(verdict(moved), UNCLEAR)
-    elif verdict(plain) in (BETTER, WORSE) and (plain.lost or abs(plain.mean) > contrast.margin):
+    elif plain.lost and verdict(plain) in (BETTER, WORSE):
         word, p = FAILS, plain.adjusted
+    elif not plain.lost and abs(plain.mean) > contrast.margin and verdict(moved) in (BETTER, WORSE):
+        word, p = FAILS, moved.adjusted
     elif (
         contrast.score.partition("@")[0] in LOSS_KEYS
         and not (plain.lost or any(evidence.looks[look].differences))
@@ -274,9 +283,7 @@ def cost_of(evidence: Evidence, moved: PairedDifference, tests: int) -> Cost | N
     if least is None or not moved.deviation:
         return None
     away = abs(moved.mean)
-    if contrast.expect == "same" and away < contrast.margin:
-        away = contrast.margin - away
-    elif not contrast.margin:
+    if not contrast.margin:
         away = max(away, (design.margin or 0.0) - away)
     if design.limit is not None:
         tests = round(ERROR / levels(ERROR / tests, design.limit, 2)[-1])
