@@ -85,8 +85,9 @@ class Verdicts:
         """Best values of swept arguments that are the least or the greatest tried, by argument and variant."""
         found: dict[str, dict[str, float]] = {}
         for one in self.standings:
-            for name, value in edges(self.benchmark, one.rows[0]).items():
-                found.setdefault(name, {})[one.variant] = value
+            for row in one.rows:
+                for name, value in edges(self.benchmark, row).items():
+                    found.setdefault(name, {})[one.variant] = value
         return found
 
 
@@ -137,7 +138,7 @@ def judge(
         raise UnknownNameError(baseline, list(found), kind="baseline")
     better = benchmark.better(score)
     scores = {name: {row.seed: row.number(score) for row in own} for name, own in found.items()}
-    at_edge = {name: edges(benchmark, own[0]) for name, own in found.items()}
+    at_edge = {name: any(edges(benchmark, row) for row in own) for name, own in found.items()}
     standings = []
     design = benchmark.design if score == benchmark.score else replace(benchmark.design, margin=None)
     for name, (difference, word) in judged(scores, baseline, better, design).items():
