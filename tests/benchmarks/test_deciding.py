@@ -1,5 +1,6 @@
 """A benchmark adds seeds to undecided variants alone, as rows like any others, and goes on where it was."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,16 +43,18 @@ def benchmark(folder: Path, **changes: Any) -> Benchmark:
     return replace(find_benchmark(str(file)), **changes)
 
 
-def session(chosen: Benchmark, *, recorded: bool = True) -> MadeUp:
-    return MadeUp(chosen, Path(), None, chosen.results if recorded else None, {"jobs": 2}, False, lambda sentence: None)
+def session(chosen: Benchmark, *, recorded: bool = True, tell: Any = lambda sentence: None) -> MadeUp:
+    return MadeUp(chosen, Path(), None, chosen.results if recorded else None, {"jobs": 2}, False, tell)
 
 
 def test_undecided_variants_get_seeds_until_they_are_decided(tmp_path: Path) -> None:
-    chosen = benchmark(tmp_path)
-    one = session(chosen)
+    chosen, said = benchmark(tmp_path), list[str]()
+    one = session(chosen, tell=said.append)
     one.run("", NAMES, [0, 1, 2])
     begun = len(one.asked)
     one.decide("", NAMES)
+    for number, listed in (re.match(r"(\d+) of 3 variants are undecided: (.*)", words).groups() for words in said):
+        assert len(listed.split(", ")) == int(number), "those that get another seed"
     rows = read_rows(chosen.results)
     words = {standing.variant: standing.verdict for standing in judge(chosen, rows).standings}
     assert words["post-norm"] == "worse" and words["pre-norm:norm=rmsnorm"] == "the same"

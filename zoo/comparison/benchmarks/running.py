@@ -93,11 +93,13 @@ class BenchmarkRun:
             rows = {row.key: row for row in (*(read_rows(self.file) if self.file else ()), *self.rows)}
             verdicts = judge(self.benchmark, rows.values(), condition, data=self.called)
             undecided = {
-                one.variant: [seed for seed in range(limit) if self.key(condition, one.variant, seed) not in rows]
+                one.variant: left[0]
                 for one in verdicts.standings
-                if one.verdict == UNDECIDED and one.variant in names
+                if one.verdict == UNDECIDED
+                and one.variant in names
+                and (left := [at for at in range(limit) if self.key(condition, one.variant, at) not in rows])
             }
-            wanted = {(name, seeds[0]) for name, seeds in undecided.items() if seeds}
+            wanted = {*undecided.items()}
             if not wanted:
                 return
             self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {', '.join(sorted(undecided))}")
