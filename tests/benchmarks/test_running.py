@@ -233,6 +233,12 @@ def test_a_score_of_which_the_worse_would_win_is_refused(benchmark_: Benchmark, 
         session.check_directions([Run("a", "", report={"scores": scores}), Run("b", "", error="it failed")])
 
 
+def test_a_row_with_an_error_is_not_repeated(benchmark_: Benchmark, recorded: list[Row]) -> None:
+    row = next(row for row in recorded if "learned" in row.variant)
+    with pytest.raises(ConfigError, match="no row of benchmark"):
+        verify(benchmark_, [replace(row, error="it answers differently after loading")])
+
+
 def test_rows_of_another_text_are_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("To be")
     with pytest.raises(ConfigError, match="is recorded of"):

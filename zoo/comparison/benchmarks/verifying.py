@@ -70,7 +70,7 @@ def verify(
     """
     text = benchmark.find_text(data)
     name = name_of_data(text)
-    usable = [row for row in benchmark.comparable(rows, name) if benchmark.score in row.values]
+    usable = [row for row in benchmark.comparable(rows, name) if row.number(benchmark.score) is not None]
     if not usable:
         raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {name}")
     chosen = random.Random(seed).sample(usable, min(count, len(usable)))
