@@ -94,13 +94,12 @@ class Phases:
             if values is not None
         }
         failed = {name: choices[name].trials[0].run for name in names if chosen[name] is None}
+        reasons = {name: run.error or "the loss is no number" for name, run in failed.items()}
         self.do(list(jobs.values()))
         return [
             read_run(jobs[name, seed])
             if (name, seed) in jobs
-            else Run(
-                name, failed[name].folder, seed, error=f"none of the sweep's trials succeeded: {failed[name].error}"
-            )
+            else Run(name, failed[name].folder, seed, error=f"none of the sweep's trials succeeded: {reasons[name]}")
             for name in names
             for seed in seeds
         ]
