@@ -109,17 +109,23 @@ def jobs_of(folder: Path, **options: Any) -> JobMaker:
     return plan_of(folder, **options)[1]
 
 
-def test_no_sweep_leaves_the_valid_values_of_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("factor", [-1.0, math.nan])
+def test_no_sweep_leaves_the_valid_values_of_a_setting(tmp_path: Path, monkeypatch, factor: float) -> None:
     plan, maker = plan_of(tmp_path, sweep="dropout=0.5,0.9")
 
     def launch(jobs: Sequence[Job], *others: Any) -> None:
         for job in jobs:
-            report = {"heldout_loss": -job.settings["dropout"], "heldout_examples": 8}
+            report = {"heldout_loss": factor * job.settings["dropout"], "heldout_examples": 8}
             write_json(Path(job.folder) / RESULT, {"hash": job.hash, "report": report})
 
     monkeypatch.setitem(LAUNCHERS, "local", launch)
-    choice = Phases(plan, maker, None).choices()["pre-norm"]
-    assert choice.values == {"dropout": 0.9} and set(choice.tried("dropout")) == {0.5, 0.9}
+    phases = Phases(plan, maker, None)
+    choice = phases.choices()["pre-norm"]
+    assert choice.values == (None if math.isnan(factor) else {"dropout": 0.9})
+    assert set(choice.tried("dropout")) == {0.5, 0.9}
+    if choice.values is None:
+        (run,) = phases.runs(["pre-norm"], [0], {"pre-norm": choice})
+        assert run.error == "none of the sweep's trials succeeded: the loss is no number"
 
 
 def test_a_budget_of_tokens_is_spent_with_every_batch_size(tmp_path: Path) -> None:
