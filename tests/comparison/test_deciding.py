@@ -102,11 +102,15 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
     assert seeds["near"] == seeds["a"] == list(range(6)) and len(seeds["far"]) < 6
     shown = " ".join(sentences(summary))
     assert "near against a is undecided" in shown and "would have been found" in shown
+    pairs = sorted(row.difference.pairs for row in summary.rows[1:])
+    assert pairs[0] < 6 and f"Tested by paired t-tests of BLEU over {pairs[0]} to 6 seeds" in shown
+    assert f"Bootstrap intervals of {len(seeds['far'])} seeds" in shown
     assert "at most 6; after 4 rounds 5.0 % of the error of 5.0 % is spent" in shown
     assert with_more_seeds(comparison, None, None) is comparison  # at the limit
     counts = f"{len(seeds['far'])} to 6 seeds"
     assert all(counts in page for page in (to_markdown(summary), to_latex(summary), to_html(summary)))
     assert "up to 6 seeds (Lan and DeMets)" in to_latex(summary)
+    assert f"each the mean of {counts} in a band" in to_html(summary)
 
 
 def test_signs_are_told_of_only_where_they_are_tested():

@@ -10,7 +10,7 @@ from rich.console import Console
 from synthetic_comparison import made_up, made_up_run
 
 from zoo.base.errors import UnknownNameError
-from zoo.comparison import Run, render
+from zoo.comparison import ReloadCheck, Run, render
 from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
 from zoo.comparison.display.formatting import mean_and_spread, records, signed, to_csv
@@ -102,6 +102,11 @@ def test_what_is_missing_is_not_made_up():
     # A score that is no number pairs with nothing, and one pair is not tested.
     left = summarize(replace(comparison, runs=[*runs[:5], infinite, *runs[6:]])).rows[1]
     assert (left.difference.pairs, left.verdict) == (1, "untested")
+    assert headline(summary) == "Of 2 variants against a: 1 within noise, 1 failed."
+    single = summarize(replace(comparison, runs=[*runs[:4], broken, replace(broken, seed=2)]))
+    assert "runs of both with a single seed test nothing. 2 runs of 3 failed." in " ".join(sentences(single))
+    failed = summarize(replace(comparison, runs=[*runs[:3], *(replace(broken, seed=seed) for seed in range(3))]))
+    assert headline(failed) == "Of 2 variants against a: 2 failed."
     nothing = summarize(replace(comparison, runs=[Run(name, name, error="gone") for name in "abc"]))
     assert nothing.main is nothing.best is None and list(sentences(nothing)) == [headline(nothing)]
     unmeasured = replace(comparison, runs=[replace(run, costs=None) for run in comparison.runs])
@@ -279,6 +284,8 @@ def test_the_table_survives_failures():
     runs = [*two.runs[:2], two.runs[2], Run("b", "b", seed=1, error="out of luck")]
     text = shown(replace(two, runs=runs))
     assert "b, seed 1 failed: out of luck" in text and "1 of 2" in text and "identical" in text
+    changed = replace(two.runs[0], reload=ReloadCheck("AutoModel", 0.0, outputs_equal=False, equal=False))
+    assert " differs" in shown(replace(two, runs=[changed, *two.runs[2:]])), "its texts, with equal logits"
     unloaded = made_up_run("a", 0, 30.0, reload=None, error="could not be loaded")
     assert "a, seed 0 failed: could not be loaded" in shown(replace(two, runs=[unloaded, *two.runs[1:]]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from ..request.seeds import FEWEST_SEEDS
 from ..results.comparison import Comparison
 from ..results.design import BASELINE, FAILED, FIXED, Design
 from ..results.metrics import Metric
@@ -29,7 +30,7 @@ from ..results.statistics import (
 )
 from ..results.summary import ComparisonSummary, VariantSummary
 from ..results.units import counted, p_value, percent, with_p
-from .formatting import signed
+from .formatting import signed, span
 
 TRIALS = 1000
 METRICS = ("bleu", "chrf")  # Main scores that sacreBLEU computes
@@ -86,7 +87,7 @@ def headline(summary: ComparisonSummary) -> str:
         return "No run has finished: nothing to compare."
     if not verdicts:
         return f"{baseline} is the only variant: give other variants to compare it with."
-    if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
+    if len(summary.comparison.seeds) < FEWEST_SEEDS and {*verdicts} <= {UNKNOWN, FAILED}:
         return "Fewer than three seeds: differences cannot be tested; give --seeds 3 or more."
     words = (BETTER, WORSE, SAME, EQUAL, NOISE, UNDECIDED, UNKNOWN, FAILED)
     parts = [f"{verdicts.count(word)} {word}" for word in words if word in verdicts]
@@ -142,10 +143,10 @@ def findings_on_utilization(summary: ComparisonSummary) -> Iterator[str]:
 
 def findings_on_tests(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     tested = [difference for difference in summary.differences if difference.p is not None]
-    pairs, design = max(difference.pairs for difference in tested), summary.design
+    pairs, design = [difference.pairs for difference in tested], summary.design
     how = "" if design.margin is not None or design.limit is not None else " after Holm"
     yield (
-        f"Tested by paired t-tests of {main.title} over {pairs} seeds, corrected for "
+        f"Tested by paired t-tests of {main.title} over {span(pairs)} seeds, corrected for "
         f"{counted(len(tested), 'variant')}{how}, intervals too: where all variants are alike, at most one such "
         "comparison in twenty finds a difference."
     )
@@ -163,10 +164,12 @@ def findings_on_tests(summary: ComparisonSummary, main: Metric) -> Iterator[str]
         )
     if any(difference.lost for difference in tested):
         yield "A run that failed is worse than any that finished: with one, signs are tested, not sizes."
-    if most_coverage(pairs) < LEVEL:
+    sizes = [len(row.samples[main.key].values) for row in summary.rows if main.key in row.samples]
+    fewest = min(size for size in sizes if size > 1)
+    if most_coverage(fewest) < LEVEL:
         yield (
-            f"Bootstrap intervals of {pairs} seeds lie within their values, so they hold the mean in "
-            f"{100 * most_coverage(pairs):.0f} % of cases at best; verdicts do not rest on them."
+            f"Bootstrap intervals of {fewest} seeds lie within their values, so they hold the mean in "
+            f"{100 * most_coverage(fewest):.0f} % of cases at best; verdicts do not rest on them."
         )
 
 
@@ -188,7 +191,7 @@ def findings_on_sentences(summary: ComparisonSummary) -> Iterator[str]:
     p_values = sentence_tests(summary.comparison)
     if not p_values:
         return
-    named = ", ".join(f"{name} ({with_p(p_value(p))})" for name, p in p_values.items() if p < 1 - LEVEL)
+    named = ", ".join(f"{name} ({with_p(p_value(p))})" for name, p in p_values.items() if p < ERROR)
     yield (
         f"Of seed {summary.comparison.seeds[0]} alone, outputs differ beyond the choice of sentences (sacreBLEU's "
         f"paired approximate randomisation, after Holm; another seed may be another matter): {named or 'none'}."
@@ -211,10 +214,13 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, desig
     if row.verdict == EQUAL:
         return f"{row.name} and {baseline} have the same {main.title} with each of {difference.pairs} seeds.{failed}"
     if difference.adjusted is None:
+        few = "fewer than three seeds"
+        if difference.pairs + difference.lost >= FEWEST_SEEDS:
+            few = "runs of both with a single seed"
         differs = f"differs from {baseline} by {distance}"
         if difference.is_equal:
             differs = f"has the same {main.title} as {baseline}"
-        return f"{row.name} {differs}; fewer than three seeds test nothing.{failed}"
+        return f"{row.name} {differs}; {few} test nothing.{failed}"
     ends = "" if difference.interval is None else " to ".join(signed(main.write, end) for end in difference.interval)
     numbers = (
         f"{distance}, {f'corrected interval {ends}, ' if ends else ''}{with_p(p_value(difference.decisive or 0.0))}"

@@ -75,7 +75,9 @@ def reloaded(row: VariantSummary) -> Text:
     if not checks:
         return Text("failed", style="red")
     equal = [check for check in checks if check.equal]
-    word = "identical" if all(check.largest_difference == 0 for check in checks) else "equal" if equal else "differs"
+    word = "differs"
+    if equal:
+        word = "identical" if all(check.largest_difference == 0 for check in equal) else "equal"
     text = word if len(equal) in (0, len(row.runs)) else f"{len(equal)} of {len(row.runs)} {word}"
     return Text(text, style="green" if len(equal) == len(row.runs) else "red")
 

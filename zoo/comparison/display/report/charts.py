@@ -13,6 +13,7 @@ from zoo.analysis.drawing.elements import element
 from ...results.summary import ComparisonSummary
 from ...results.units import duration, large, number
 from ...run.record import Run
+from ..formatting import span
 from .forest import draw_forest
 from .scatter import differs, draw_scatter, pareto, points_of
 from .svg import DASHES, SERIES, Axis, frame, line, marker, picture
@@ -88,10 +89,9 @@ def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: i
     x = Axis(title, min(positions), max(positions), 48, width - 16, write, count)
     low, high = 0.98 * max(min(values), LOWEST), 1.02 * max(*values, 2 * LOWEST)
     y = Axis(f"{KINDS[kind]} loss, nats a label", low, high, height - 52, 28, "{:.3g}".format, 8, is_log=True)
-    seeds = max(curve.seeds for curve in curves)
-    about = f"{len(curves)} lines" + (
-        f", each the mean of {seeds} seeds in a band from lowest to highest" * (seeds > 1)
-    )
+    seeds = span([curve.seeds for curve in curves])
+    each = f", each the mean of {seeds} seeds in a band from lowest to highest"
+    about = f"{len(curves)} lines{each if seeds != '1' else ''}"
     bands = [band(curve, x, y) for curve in curves if curve.seeds > 1]
     lines = [stroke(curve, x, y) for curve in curves]
     inside = element("svg", *bands, *lines, **clip(x, y))

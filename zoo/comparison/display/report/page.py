@@ -23,7 +23,7 @@ from zoo.data.tasks import TASKS, split_name
 from ...results.comparison import Comparison
 from ...results.fairness import as_built, recipe_of, settings_of
 from ...results.metrics import Metric
-from ...results.statistics import BETTER, WORSE, Measurements, most_coverage
+from ...results.statistics import BETTER, WORSE, Measurements
 from ...results.summary import ComparisonSummary, VariantSummary
 from ...results.units import counted, duration, large
 from ...run.record import Run
@@ -185,7 +185,6 @@ def context(summary: ComparisonSummary) -> dict[str, Any]:
         "dashes": DASHES,
         "nothing": NOTHING,
         "span": span([len(row.runs) for row in summary.rows]),
-        "coverage": most_coverage(len(comparison.seeds)),
         "version": comparison.environment.get("versions", {}).get("transformer-zoo"),
     }
 
