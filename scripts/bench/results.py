@@ -21,7 +21,7 @@ from zoo.comparison.benchmarks import Benchmark, Verdicts, benchmarks, judge, re
 from zoo.comparison.benchmarks.across import averages, read_across
 from zoo.comparison.benchmarks.definition import FOLDER, Anchor
 from zoo.comparison.benchmarks.judging import Standing
-from zoo.comparison.benchmarks.page import cells, headings, in_markdown, spread, title
+from zoo.comparison.benchmarks.page import in_markdown, spread, table, title
 from zoo.comparison.benchmarks.rows import Row, write_rows
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
@@ -231,8 +231,8 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
 
 def markdown_table(verdicts: Verdicts) -> str:
     """Write the table of a benchmark under one condition."""
-    columns = headings(verdicts)
-    return in_markdown(columns, [cells(verdicts, one) for one in verdicts.standings])
+    headings, *cells = table(verdicts)
+    return in_markdown(headings, cells)
 
 
 def description(verdicts: Verdicts) -> str:

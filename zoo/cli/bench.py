@@ -178,7 +178,7 @@ def show_rows(
     """Print verdicts, of these variants or of all."""
     from zoo.comparison.benchmarks import judge
     from zoo.comparison.benchmarks.across import read_across
-    from zoo.comparison.benchmarks.page import cells, headings
+    from zoo.comparison.benchmarks.page import table
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
     having_baseline = {row.condition for row in benchmark.comparable(rows, data) if row.variant == baseline}
@@ -193,12 +193,8 @@ def show_rows(
             continue
         if condition:
             write(heading(condition))
-        write(
-            wide(
-                headings(verdicts),
-                [cells(verdicts, one) for one in verdicts.standings if names is None or one.variant in names],
-            )
-        )
+        headings, *cells = table(verdicts)
+        write(wide(headings, [row for row in cells if names is None or row[0] in names]))
         for argument, variants in verdicts.at_the_edge().items():
             values = ", ".join(f"{name} ({value:g})" for name, value in variants.items())
             click.echo(f"Best with a {argument} at the edge of what was tried: {values}")

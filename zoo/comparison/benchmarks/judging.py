@@ -14,7 +14,7 @@ from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, Paire
 from zoo.models.parts import deviations_of
 
 from ..request.seeds import at_the_edge, read_sweep
-from ..results.design import BASELINE, FAILED, judged, measured
+from ..results.design import BASELINE, FAILED, judged, measured_by
 from ..results.units import enumerated
 from .definition import Benchmark, benchmarks, find_benchmark
 from .rows import DECAYED, Row, read_rows
@@ -147,7 +147,9 @@ def judge(
             word = EDGE
         lost = sum(value is None for value in scores[name].values())
         word = word if finished else FAILED
-        standings.append(Standing(name, found[name], samples_of(found[name]), difference, word, lost))
+        columns = dict.fromkeys(column for row in found[name] for column in row.values)
+        samples = measured_by({column: [row.number(column) for row in found[name]] for column in columns})
+        standings.append(Standing(name, found[name], samples, difference, word, lost))
 
     def badness(one: Standing) -> tuple[bool, int, float]:
         sample = one.samples.get(score)
@@ -155,13 +157,6 @@ def judge(
 
     standings.sort(key=badness)
     return Verdicts(benchmark, condition, data, score, standings)
-
-
-def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
-    """Summarise each column over the seeds."""
-    columns = dict.fromkeys(name for row in rows for name in row.values)
-    samples = {name: measured(row.number(name) for row in rows) for name in columns}
-    return {name: sample for name, sample in samples.items() if sample is not None}
 
 
 def columns_of_run(run: Run) -> dict[str, float]:

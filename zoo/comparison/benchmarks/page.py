@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from zoo.base.printed import table_in_markdown
 from zoo.comparison.results.metrics import COSTS, LOSSES
@@ -15,40 +16,34 @@ COST_COLUMNS = {column.key: column for column in COSTS}
 TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"blimp": "BLiMP", "bleu": "BLEU", "chrf": "chrF"}
 
 
-def columns_shown(verdicts: Verdicts) -> list[str]:
-    """Choose the columns of a table after the score that decides."""
-    known = dict.fromkeys(name for one in verdicts.standings for name in one.samples)
+def table(verdicts: Verdicts) -> list[list[str]]:
+    """Write verdicts as a table: the headings, then a row a variant; scores come before costs."""
+    score, known = verdicts.score, dict.fromkeys(name for one in verdicts.standings for name in one.samples)
     scores = [name for name in known if name not in COST_COLUMNS and name != "train_loss"]
-    return [name for name in (*scores, "parameters", "training_flops") if name != verdicts.score and name in known]
-
-
-def headings(verdicts: Verdicts) -> list[str]:
-    return [
-        "Variant",
-        "Seeds",
-        title(verdicts.score),
-        "Difference",
-        "p",
-        "Verdict",
-        *map(title, columns_shown(verdicts)),
+    others = [name for name in (*scores, "parameters", "training_flops") if name != score and name in known]
+    columns: list[tuple[str, Callable[[Standing], str]]] = [
+        ("Variant", lambda one: one.variant),
+        ("Seeds", lambda one: f"{len(one.rows)} ({one.lost} lost)" if one.lost else str(len(one.rows))),
+        (title(score), lambda one: spread(one.samples.get(score))),
+        ("Difference", lambda one: "" if one.difference is None else f"{one.difference.mean:+.3g}"),
+        ("p", decisive),
+        ("Verdict", lambda one: remarked(verdicts, one)),
+        *((title(name), partial(number, name)) for name in others),
     ]
+    return [[heading for heading, _ in columns], *([write(one) for _, write in columns] for one in verdicts.standings)]
 
 
-def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
-    difference = standing.difference
-    lost = f" ({standing.lost} lost)" if standing.lost else ""
-    p = None if difference is None else difference.decisive
+def decisive(standing: Standing) -> str:
+    """Write the p-value that decides."""
+    p = None if standing.difference is None else standing.difference.decisive
+    return "" if p is None else p_value(p)
+
+
+def remarked(verdicts: Verdicts, standing: Standing) -> str:
+    """Write a verdict: "better", "worse (4 seeds)", "better (decay)"."""
     remarks = [f"{standing.pairs} seeds"] if standing.pairs else []
     remarks += ["decay"] if verdicts.unequal_decay(standing.variant) else []
-    return [
-        standing.variant,
-        f"{len(standing.rows)}{lost}",
-        spread(standing.samples.get(verdicts.score)),
-        "" if difference is None else f"{difference.mean:+.3g}",
-        "" if p is None else p_value(p),
-        standing.verdict + (f" ({', '.join(remarks)})" if remarks else ""),
-        *(number(name, standing.samples.get(name)) for name in columns_shown(verdicts)),
-    ]
+    return f"{standing.verdict} ({', '.join(remarks)})" if remarks else standing.verdict
 
 
 def spread(sample: Measurements | None) -> str:
@@ -60,10 +55,9 @@ def spread(sample: Measurements | None) -> str:
     return f"{sample.mean:.{digits}f}{deviation}"
 
 
-def number(name: str, sample: Measurements | None) -> str:
-    if sample is None:
-        return ""
-    return COST_COLUMNS[name].write(sample.mean) if name in COST_COLUMNS else spread(sample)
+def number(column: str, standing: Standing) -> str:
+    sample = standing.samples.get(column)
+    return spread(sample) if sample is None or column not in COST_COLUMNS else COST_COLUMNS[column].write(sample.mean)
 
 
 def title(column: str) -> str:

@@ -211,6 +211,11 @@ def measured(values: Iterable[float | None]) -> Measurements | None:
     return Measurements.of(there) if there else None
 
 
+def measured_by(columns: Mapping[str, Iterable[float | None]]) -> dict[str, Measurements]:
+    """Summarise columns, without those that have no number."""
+    return {name: sample for name, values in columns.items() if (sample := measured(values)) is not None}
+
+
 def mean_of(scores: Sequence[float | None]) -> float | None:
     there = [score for score in scores if score is not None]
     return fmean(there) if len(there) == len(scores) else None

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..run.record import Run
 from .comparison import Comparison
-from .design import FAILED, Design, finite, judged, measured
+from .design import FAILED, Design, finite, judged, measured_by
 from .fairness import FairnessSheet, fairness_sheet
 from .metrics import Metric, metrics_of
 from .statistics import Measurements, PairedDifference
@@ -96,15 +96,9 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     verdicts = judged(scores, comparison.baseline, main.better if main else 1, Design.of(comparison.design))
     for name, (difference, word) in verdicts.items():
         finished = not all(run.failed for run in runs[name])
-        samples = samples_of(metrics, runs[name])
+        samples = measured_by({one.key: [number_of(one, run) for run in runs[name]] for one in metrics})
         rows.append(VariantSummary(name, runs[name], samples, difference, word if finished else FAILED))
     return ComparisonSummary(comparison, metrics, rows, main)
-
-
-def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Measurements]:
-    """Summarise each metric over one variant's seeds, by key."""
-    samples = {metric.key: measured(number_of(metric, run) for run in runs) for metric in metrics}
-    return {key: sample for key, sample in samples.items() if sample is not None}
 
 
 def number_of(metric: Metric | None, run: Run) -> float | None:
