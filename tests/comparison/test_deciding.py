@@ -18,7 +18,7 @@ from zoo.comparison.pipeline import with_more_seeds
 from zoo.comparison.request.request import Request
 from zoo.comparison.results.design import Design, increment, judged, levels, spent
 from zoo.comparison.results.distributions import students_within
-from zoo.comparison.results.statistics import DECIDED, SAME, UNDECIDED
+from zoo.comparison.results.statistics import DECIDED, EQUAL, SAME, UNDECIDED
 
 
 @pytest.mark.parametrize("error, limit", [(0.05, 16), (0.05, 5), (0.005, 12)])
@@ -57,6 +57,13 @@ def test_the_share_of_a_decided_variant_goes_to_the_others_only_without_a_margin
     assert both["v1"][1] == "better" and both["v2"][0].adjusted == pytest.approx(alone.adjusted)
     with_margin = judged(scores, "v0", 1, Design(0.5, 5))["v2"][0]
     assert with_margin.adjusted > alone.adjusted
+
+
+def test_sums_in_another_order_are_no_difference():
+    base = {0: 0.1 + 0.2 + 0.3, 1: 0.3 + 0.6 + 0.9, 2: 0.1 + 0.7 + 0.2 + 0.4}
+    own = {seed: score + k * math.ulp(score) for k, (seed, score) in enumerate(base.items(), 1)}
+    difference, word = judged({"a": base, "b": own}, "a", 1)["b"]
+    assert word == EQUAL and difference.mean == 0.0
 
 
 @pytest.mark.parametrize("limit", [None, 8])

@@ -17,6 +17,7 @@ from .statistics import (
     DECIDED,
     ERROR,
     NOISE,
+    ROUNDING,
     UNDECIDED,
     UNKNOWN,
     Measurements,
@@ -184,11 +185,16 @@ def pairs_of(own: Scores, baseline: Scores, better: int) -> Pairs:
     """Subtract the baseline's scores seed by seed; a run without a number is lost."""
     both = [(score, baseline[seed]) for seed, score in own.items() if seed in baseline]
     return Pairs(
-        differences=[mine - other for mine, other in both if mine is not None and other is not None],
+        differences=[apart(mine, other) for mine, other in both if mine is not None and other is not None],
         lost=sum(mine is None and other is not None for mine, other in both),
         baseline_lost=sum(mine is not None and other is None for mine, other in both),
         better=better,
     )
+
+
+def apart(one: float, other: float) -> float:
+    """A difference, zero where numbers differ by rounding only."""
+    return 0.0 if math.isclose(one, other, rel_tol=ROUNDING) else one - other
 
 
 def looks_of(own: Scores, baseline: Scores) -> list[tuple[Scores, Scores]]:
