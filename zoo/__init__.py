@@ -17,6 +17,7 @@ if find_spec("zoo.registry") is None:
     __path__.append(str(Path(__file__).parents[1]))
 
 from zoo.base.auto_registration import AutoRegistration
+from zoo.base.lazy import declared_in
 
 if TYPE_CHECKING:
     from zoo import (  # noqa: I001 - one statement for all of them
@@ -57,54 +58,10 @@ if TYPE_CHECKING:
 
     __version__: str
 
-#: The submodules for users, imported when first used. To add one: a word here, and a line above for the type checker.
-_SUBMODULES = (
-    "analysis",
-    "base",
-    "building",
-    "comparison",
-    "converters",
-    "data",
-    "fast",
-    "hub",
-    "inside",
-    "models",
-    "registry",
-    "serving",
-    "testing",
-    "training",
-    "variants",
-)
-
-#: Where each public name lives. To add one: a line here, and one above for the type checker.
-_HOMES = {
-    "accelerate": "zoo.training.generation",
-    "bench": "zoo.comparison.benchmarks",
-    "build": "zoo.building.dispatch",
-    "claims": "zoo.comparison.benchmarks.claims",
-    "compare": "zoo.comparison",
-    "config": "zoo.building.builder",
-    "convert": "zoo.converters",
-    "describe": "zoo.registry",
-    "diff": "zoo.analysis.diff",
-    "eject": "zoo.analysis.eject",
-    "evaluate": "zoo.training.evaluate",
-    "export": "zoo.converters",
-    "generate": "zoo.training.generation",
-    "list_variants": "zoo.registry",
-    "list_weights": "zoo.registry",
-    "load": "zoo.building.dispatch",
-    "plan": "zoo.analysis.scaling",
-    "predict": "zoo.training.predict",
-    "pull": "zoo.hub",
-    "push": "zoo.hub",
-    "register": "zoo.registry",
-    "register_weights": "zoo.registry",
-    "show": "zoo.inside.show",
-    "show_code": "zoo.analysis.source_listing",
-    "to_int8": "zoo.building.quantizing",
-    "train": "zoo.training",
-}
+#: The names above, imported when first used: submodules, and what `__all__` lists by its home.
+_DECLARED = declared_in(__file__)
+_SUBMODULES = _DECLARED.pop("zoo")
+_HOMES = {name: home for home, names in _DECLARED.items() for name in names}
 
 __all__ = [
     "__version__",

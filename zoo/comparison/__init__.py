@@ -5,7 +5,7 @@ Names are imported when they are used, so that the process which only loads a ch
 
 from typing import TYPE_CHECKING
 
-from zoo.base.lazy import lazy_names
+from zoo.base.lazy import declared_in, lazy_names
 
 if TYPE_CHECKING:
     from .display.documents import write_files
@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from .results.comparison import Comparison
     from .results.summary import ComparisonSummary, summarize
     from .run.record import ReloadCheck, Run
-
-_MODULES = {
-    ".display.documents": ("write_files",),
-    ".display.formatting": ("records",),
-    ".display.terminal": ("render", "show"),
-    ".pipeline": ("compare",),
-    ".results.comparison": ("Comparison",),
-    ".results.summary": ("ComparisonSummary", "summarize"),
-    ".run.record": ("ReloadCheck", "Run"),
-}
 
 __all__ = [
     "Comparison",
@@ -40,4 +30,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, declared_in(__file__))

@@ -5,7 +5,7 @@ The client is imported on use: every verb checks for addresses, and few connect.
 
 from typing import TYPE_CHECKING
 
-from zoo.base.lazy import lazy_names
+from zoo.base.lazy import declared_in, lazy_names
 
 from .addresses import Address, is_address, parse_address
 from .errors import (
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from .pulling import pull
     from .pushing import PushReport, push
     from .retries import RetryPolicy
-
-_MODULES = {
-    ".listing": ("HubModel", "list_hub"),
-    ".pulling": ("pull",),
-    ".pushing": ("PushReport", "push"),
-    ".retries": ("RetryPolicy",),
-}
 
 __all__ = [
     "Address",
@@ -57,4 +50,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, declared_in(__file__))

@@ -5,7 +5,7 @@ A name is imported when it is first used: what generates text is in a package of
 
 from typing import TYPE_CHECKING
 
-from zoo.base.lazy import lazy_names
+from zoo.base.lazy import declared_in, lazy_names
 
 if TYPE_CHECKING:
     from zoo.base.errors import UnwritableError
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from .record import TrainingReport, TrainingResult
     from .saving import save_checkpoint
     from .training import ScoringError, train
-
-_MODULES = {
-    ".after_steps": ("AfterSteps",),
-    ".guard": ("TrainingError",),
-    ".memory_check": ("PreflightError",),
-    ".recipe": ("Recipe", "load_recipe", "shipped_recipes"),
-    ".record": ("TrainingReport", "TrainingResult"),
-    ".saving": ("save_checkpoint",),
-    ".training": ("ScoringError", "train"),
-    "zoo.base.errors": ("UnwritableError",),
-}
 
 __all__ = [
     "AfterSteps",
@@ -45,4 +34,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, declared_in(__file__))

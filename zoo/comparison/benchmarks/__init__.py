@@ -5,7 +5,7 @@ Reading what is recorded imports no torch; what trains is imported when it is us
 
 from typing import TYPE_CHECKING
 
-from zoo.base.lazy import lazy_names
+from zoo.base.lazy import declared_in, lazy_names
 
 from .definition import Benchmark, benchmarks, find_benchmark
 from .judging import Verdicts, judge
@@ -30,4 +30,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, {".running": ("bench",), ".verifying": ("Repeated", "verify")})
+    __getattr__ = lazy_names(__name__, declared_in(__file__))
