@@ -7,6 +7,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from benchmarks.made_rows import made_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,15 +21,11 @@ VALLEY, LADDER = find_benchmark("lr-robustness"), replace(find_benchmark("ladder
 RATES = [float(name) for name in VALLEY.conditions]
 
 
-def valley_rows(variant: str, losses: list[float | None], seeds: int = 3) -> list[Row]:
+def valley_rows(variant: str, losses: list[float | None]) -> list[Row]:
     """A row a rate and a seed; None is a run that diverged."""
-    return [
-        Row(VALLEY.version, condition, variant, seed, error="it diverged")
-        if loss is None
-        else Row(VALLEY.version, condition, variant, seed, values={"heldout_loss": loss + seed / 1000})
-        for seed in range(seeds)
-        for condition, loss in zip(VALLEY.conditions, losses, strict=True)
-    ]
+    by_rate = zip(VALLEY.conditions, losses, strict=True)
+    runs = {at: [None if loss is None else loss + seed / 1000 for seed in range(3)] for at, loss in by_rate}
+    return [row for at, own in runs.items() for row in made_rows(VALLEY, {variant: own}, at)]
 
 
 def test_a_valley_ends_where_the_loss_rises_by_the_margin_or_a_run_diverges() -> None:
@@ -66,16 +63,13 @@ def test_the_widest_valley_comes_first_with_a_verdict() -> None:
 
 def test_exponents_and_crossings_are_those_that_rows_were_made_of() -> None:
     flops = dict(zip(LADDER.conditions, (1e12, 1e13, 1e14), strict=True))
-    assert LADDER.text is not None
     curves = {"gpt2-style": (-0.10, 2.0), "gpt2-style:norm=rmsnorm": (-0.15, 2.0 * 1e13**0.05)}  # they cross at 1e13
     noise = {"gpt2-style": 0.0, "gpt2-style:norm=rmsnorm": 0.0001}
-    rows = [
-        Row(*at, seed, data=LADDER.text.sha256, values={"heldout_loss": scale * x**power, "training_flops": x})
-        for name, (slope, scale) in curves.items()
-        for seed in range(5)
-        for power in [slope + noise[name] * (seed - 2)]
-        for at, x in [((LADDER.version, condition, name), x) for condition, x in flops.items()]
-    ]
+    powers = {name: [slope + noise[name] * (seed - 2) for seed in range(5)] for name, (slope, _) in curves.items()}
+    rows = []
+    for condition, x in flops.items():
+        losses = {name: [curves[name][1] * x**power for power in own] for name, own in powers.items()}
+        rows += made_rows(LADDER, losses, condition, training_flops=x)
     reading = read_across(LADDER, rows)
     assert reading is not None
     table = {row[0]: row for row in reading.rows}
@@ -104,12 +98,10 @@ def test_there_is_none_without_rows_and_none_of_an_unknown_kind(tmp_path: Path) 
 
 def test_averages_are_taken_run_by_run_and_a_lost_run_has_none() -> None:
     mad = replace(find_benchmark("mad-memorization"), variants=["llama-style", "gpt2-style"])
-    rows = [
-        Row(mad.version, condition, name, seed, values={"symbol_accuracy": better + 10 * place + seed})
-        for name, better in (("llama-style", 20.0), ("gpt2-style", 40.0))
-        for place, condition in enumerate(mad.conditions)
-        for seed in range(4)
-    ]
+    rows = []
+    for place, condition in enumerate(mad.conditions):
+        first = {"llama-style": 20.0 + 10 * place, "gpt2-style": 40.0 + 10 * place}
+        rows += made_rows(mad, {name: [score + seed for seed in range(4)] for name, score in first.items()}, condition)
     lost = replace(rows[-1], values={}, error="it diverged")
     assert averages(mad, [*rows[:-1], lost])["gpt2-style"] == {0: 65.0, 1: 66.0, 2: 67.0, 3: None}
     reading = read_across(mad, [*rows[:-1], lost])
@@ -126,12 +118,8 @@ ENGLISH = find_benchmark("english")
 
 def english_rows(scores: dict[str, tuple[float, float]], seeds: int = 3) -> list[Row]:
     """A row a seed, with a loss and an accuracy on BLiMP that do not depend on it."""
-    assert ENGLISH.text is not None
-    return [
-        Row(ENGLISH.version, "", name, seed, ENGLISH.text.sha256, values={"heldout_loss": loss, "blimp": accuracy})
-        for name, (loss, accuracy) in scores.items()
-        for seed in range(seeds)
-    ]
+    made = (made_rows(ENGLISH, {name: [loss] * seeds}, blimp=blimp) for name, (loss, blimp) in scores.items())
+    return [row for own in made for row in own]
 
 
 def test_ranks_agree_where_the_lower_loss_has_the_higher_accuracy() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from benchmarks.made_rows import made_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.comparison.benchmarks import Row, find_benchmark
+from zoo.comparison.benchmarks import find_benchmark
 from zoo.comparison.benchmarks.claims import Contrast
 from zoo.comparison.benchmarks.claims.calibration import (
     Calibration,
@@ -220,11 +221,7 @@ def test_a_published_sign_comes_out_the_other_way_or_is_undecided(published: str
     ladder = find_benchmark("ladder")
     variant, condition = "gpt2-style:norm=rmsnorm", "0.3 M"
     compare = {"benchmark": "ladder", "variant": variant, "baseline": "gpt2-style"}
-    rows = [
-        Row(1, condition, name, seed, ladder.data, settings={"learning_rate": 0.01}, values={"heldout_loss": loss})
-        for name, losses in ((variant, own), ("gpt2-style", [1.0, 1.0, 1.0]))
-        for seed, loss in enumerate(losses)
-    ]
+    rows = made_rows(ladder, {variant: own, "gpt2-style": [1.0] * 3}, condition, settings={"learning_rate": 0.01})
     sign = Sign("s", "s", published, "norms", compare, effect=-0.1)
     trials = try_sign(sign, Path("mine.yaml"), {"ladder": ladder}, {"ladder": rows})
     found = Calibration(trials, [])

@@ -2,16 +2,18 @@
 
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 import pytest
+from benchmarks.made_rows import made_rows
 from click.testing import CliRunner
 
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError, UnknownVariantError
 from zoo.cli.main import cli
-from zoo.comparison.benchmarks import Row, benchmarks
+from zoo.comparison.benchmarks import benchmarks
 from zoo.comparison.benchmarks.claims import calibrate, claims, read_claims
 from zoo.comparison.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
 from zoo.comparison.benchmarks.claims.page import numbers
@@ -109,31 +111,24 @@ def test_a_name_stands_once(tmp_path: Path) -> None:
         read_claims(tmp_path, KNOWN)
 
 
-def rows(variant: str, condition: str, scores: list[float], load: float = 1.0, name: str = "char-lm") -> list[Row]:
-    """A row a seed, of the data that a benchmark names."""
-    own = KNOWN[name]
-    return [
-        Row(own.version, condition, variant, seed, own.data, values={own.score: score}, threads=1, load=load)
-        for seed, score in enumerate(scores)
-    ]
-
-
 def test_a_claim_is_judged_by_the_rows_that_it_names() -> None:
     claim = next(claim for claim in CLAIMS if claim.name == "swiglu-beats-gelu")
-    base = rows("gpt2-style", "500 steps", [2.0, 2.1, 1.9])
-    better = rows("gpt2-style:feed_forward=swiglu", "500 steps", [1.9, 2.01, 1.79])
+    char_lm = KNOWN["char-lm"]
+    base = made_rows(char_lm, {"gpt2-style": [2.0, 2.1, 1.9]}, "500 steps")
+    better = made_rows(char_lm, {"gpt2-style:feed_forward=swiglu": [1.9, 2.01, 1.79]}, "500 steps")
     found = judge_claim(claim, KNOWN, {"char-lm": [*base, *better]})
     assert found.verdict == HOLDS and numbers(found.outcomes[0]).endswith(": -0.1, p = 0.024, 3 seeds")
-    other = rows("gpt2-style:feed_forward=swiglu", "2,000 steps", [1.9, 2.01, 1.79])
+    other = made_rows(char_lm, {"gpt2-style:feed_forward=swiglu": [1.9, 2.01, 1.79]}, "2,000 steps")
     assert judge_claim(claim, KNOWN, {"char-lm": [*base, *other]}).verdict == MISSING
 
 
 def test_speeds_of_a_busy_machine_do_not_count() -> None:
     claim = next(claim for claim in CLAIMS if claim.name == "rmsnorm-is-faster")
-    base = rows("gpt2-style", "training", [100.0, 100.0, 100.0], name="speed")
+    base = made_rows(KNOWN["speed"], {"gpt2-style": [100.0] * 3}, "training")
     for load, is_missing in ((1.0, False), (5.0, True)):
-        fast = rows("gpt2-style:norm=rmsnorm", "training", [110.0, 111.0], load, name="speed")
-        verdict = judge_claim(claim, KNOWN, {"speed": [*base, *fast]}).verdict
+        fast = made_rows(KNOWN["speed"], {"gpt2-style:norm=rmsnorm": [110.0, 111.0]}, "training")
+        rows = [replace(row, threads=1, load=load) for row in fast]
+        verdict = judge_claim(claim, KNOWN, {"speed": [*base, *rows]}).verdict
         assert (verdict == MISSING) is is_missing
 
 

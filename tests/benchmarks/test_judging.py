@@ -4,11 +4,13 @@ import math
 import runpy
 import statistics
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from benchmarks.made_rows import made_rows
 
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.benchmarks import Row, benchmarks, find_benchmark, judge
@@ -24,21 +26,12 @@ NAMES = ["pre-norm", "post-norm", "rezero", "deepnorm"]
 BENCHMARK = replace(find_benchmark("translation-en-pt"), variants=NAMES, seeds=5)
 
 
-def rows(variant: str, scores: list[float | None], cost: float = 1.0) -> list[Row]:
-    """A row a seed; None is a run that failed."""
-    return [
-        Row(BENCHMARK.version, "", variant, seed, error="it diverged")
-        if score is None
-        else Row(BENCHMARK.version, "", variant, seed, values={"bleu": score, "training_flops": cost})
-        for seed, score in enumerate(scores)
-    ]
-
-
-BASE = rows("pre-norm", [70.0, 71.0, 70.5, 69.8, 70.2])
+rows = partial(made_rows, BENCHMARK, training_flops=1.0)
+BASE = rows({"pre-norm": [70.0, 71.0, 70.5, 69.8, 70.2]})
 
 
 def test_the_numbers_are_those_of_the_rows() -> None:
-    verdicts = judge(BENCHMARK, [*BASE, *rows("post-norm", [60.0, 61.5, 60.1, 60.3, 59.9])])
+    verdicts = judge(BENCHMARK, [*BASE, *rows({"post-norm": [60.0, 61.5, 60.1, 60.3, 59.9]})])
     standing = verdicts.of("post-norm")
     assert standing is not None and standing.difference is not None
     assert standing.samples["bleu"].mean == pytest.approx(statistics.mean([60.0, 61.5, 60.1, 60.3, 59.9]))
@@ -50,8 +43,8 @@ def test_the_numbers_are_those_of_the_rows() -> None:
 
 def test_a_table_tells_after_how_many_seeds_a_test_decided() -> None:
     looked = replace(BENCHMARK, most_seeds=8)
-    worse = rows("post-norm", [60.0, 61.1, 60.4, 59.9, 65.0])
-    verdicts = judge(looked, [*BASE, *worse, *rows("deepnorm", [70.1, 70.9, 70.6])])
+    worse = rows({"post-norm": [60.0, 61.1, 60.4, 59.9, 65.0]})
+    verdicts = judge(looked, [*BASE, *worse, *rows({"deepnorm": [70.1, 70.9, 70.6]})])
     standing = verdicts.of("post-norm")
     assert standing is not None and standing.difference is not None
     assert standing.pairs == 3 and standing.difference.mean == pytest.approx(-10.0)
@@ -61,23 +54,18 @@ def test_a_table_tells_after_how_many_seeds_a_test_decided() -> None:
 
 def test_less_is_better_for_a_loss() -> None:
     losses = {"pre-norm": [2.0, 2.1, 1.9, 2.2, 2.0], "rezero": [1.0, 1.0, 1.1, 0.9, 1.2]}
-    made = [
-        Row(BENCHMARK.version, "", name, seed, values={"heldout_loss": loss})
-        for name, own in losses.items()
-        for seed, loss in enumerate(own)
-    ]
-    verdicts = judge(BENCHMARK, made, score="heldout_loss")
+    verdicts = judge(BENCHMARK, rows(losses, score="heldout_loss"), score="heldout_loss")
     assert verdicts.standings[0].variant == "rezero" and verdicts.standings[0].verdict == "better"
 
 
 def test_a_lost_run_is_worse_than_any_number() -> None:
-    verdicts = judge(BENCHMARK, [*BASE, *rows("rezero", [90.0, 91.0, None, None, None])])
+    verdicts = judge(BENCHMARK, [*BASE, *rows({"rezero": [90.0, 91.0, None, None, None]})])
     standing = verdicts.of("rezero")
     assert standing is not None and standing.lost == 3 and standing.verdict != "better"
-    lost = [replace(row, error="no such quirk") for row in rows("rezero", [None] * 5)]
-    unequal = [replace(row, error="it answers differently after loading") for row in rows("rezero", [90.0] * 5)]
+    lost = [replace(row, error="no such quirk") for row in rows({"rezero": [None] * 5})]
+    unequal = [replace(row, error="it answers differently after loading") for row in rows({"rezero": [90.0] * 5})]
     assert judge(BENCHMARK, [*BASE, *unequal]).of("rezero").verdict == "failed"  # type: ignore[union-attr]
-    infinite = judge(BENCHMARK, [*BASE, *rows("rezero", [90.0, 91.0, math.inf, math.inf, 92.0])]).of("rezero")
+    infinite = judge(BENCHMARK, [*BASE, *rows({"rezero": [90.0, 91.0, math.inf, math.inf, 92.0]})]).of("rezero")
     assert infinite is not None and infinite.lost == 2
     verdicts = judge(BENCHMARK, [*BASE, *lost])
     failed = verdicts.of("rezero")
@@ -87,7 +75,7 @@ def test_a_lost_run_is_worse_than_any_number() -> None:
 
 @pytest.mark.parametrize("change", [{"data": "f" * 64}, {"version": BENCHMARK.version + 1}, {"condition": "other"}])
 def test_other_data_versions_and_conditions_are_never_mixed(change: dict[str, object]) -> None:
-    other = [replace(row, **change) for row in rows("rezero", [10.0] * 5)]  # type: ignore[arg-type]
+    other = [replace(row, **change) for row in rows({"rezero": [10.0] * 5})]  # type: ignore[arg-type]
     assert judge(BENCHMARK, [*BASE, *other]).of("rezero") is None
 
 
@@ -100,22 +88,19 @@ def test_what_was_never_recorded_is_no_column_and_no_baseline() -> None:
 
 
 def test_the_pareto_front_is_what_none_beats() -> None:
-    made = [
-        *rows("pre-norm", [70.0, 70.0], cost=2.0),
-        *rows("post-norm", [60.0, 60.0], cost=1.0),
-        *rows("rezero", [65.0, 65.0], cost=3.0),
-    ]
+    costs = {("pre-norm", 70.0): 2.0, ("post-norm", 60.0): 1.0, ("rezero", 65.0): 3.0}
+    made = [row for (name, score), cost in costs.items() for row in rows({name: [score] * 2}, training_flops=cost)]
     verdicts = judge(BENCHMARK, made)
     assert [one.variant for one in front(verdicts, "training_flops")] == ["post-norm", "pre-norm"]
     assert "`rezero`" not in description(verdicts).split("Pareto")[1].split("\n")[0]
-    tied = judge(BENCHMARK, [*made, *rows("normformer", [70.0, 70.0], cost=2.0)])
+    tied = judge(BENCHMARK, [*made, *rows({"normformer": [70.0, 70.0]}, training_flops=2.0)])
     assert [one.variant for one in front(tied, "training_flops")] == ["post-norm", "pre-norm", "normformer"]
-    diverged = judge(BENCHMARK, [*made, *rows("deepnorm", [90.0, None], cost=0.5)])
+    diverged = judge(BENCHMARK, [*made, *rows({"deepnorm": [90.0, None]}, training_flops=0.5)])
     assert [one.variant for one in front(diverged, "training_flops")] == ["post-norm", "pre-norm"]
 
 
 def test_tables_hold_every_variant_and_say_what_is_missing() -> None:
-    verdicts = judge(BENCHMARK, [*BASE, *rows("rezero", [70.1, 70.9, 70.6, 69.7, 70.3])])
+    verdicts = judge(BENCHMARK, [*BASE, *rows({"rezero": [70.1, 70.9, 70.6, 69.7, 70.3]})])
     table = markdown_table(verdicts)
     assert table.count("\n") == 3 and "`rezero`" in table and "within noise" in table
     assert "Not recorded yet: `post-norm`, `deepnorm`" in description(verdicts)
@@ -124,11 +109,8 @@ def test_tables_hold_every_variant_and_say_what_is_missing() -> None:
 def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
     """Another one might change the verdict. Of two values that were tried, each is at an edge."""
     rates = {"pre-norm": 3e-3, "rezero": 1e-2, "deepnorm": 1e-3}
-    made = [
-        replace(row, settings={"learning_rate": rate, "weight_decay": 0.1})
-        for name, rate in rates.items()
-        for row in rows(name, [70.0, 71.0])
-    ]
+    settings = {name: {"learning_rate": rate, "weight_decay": 0.1} for name, rate in rates.items()}
+    made = [row for name, own in settings.items() for row in rows({name: [70.0, 71.0]}, settings=own)]
     assert judge(BENCHMARK, made).at_the_edge() == {"learning_rate": {"rezero": 1e-2, "deepnorm": 1e-3}}
     words = description(judge(BENCHMARK, made))
     assert "at the edge of what was tried, so perhaps better beyond it: `rezero` (0.01)" in words
@@ -142,13 +124,10 @@ def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
 
 def test_published_numbers_stand_beside_ours() -> None:
     char_lm = benchmarks()["char-lm"]
-    assert char_lm.text is not None
     condition = char_lm.anchors[0].condition
-    row = Row(char_lm.version, condition, "gpt2-style", 0, data=char_lm.text.sha256, values={"heldout_loss": 1.885})
-    made = [replace(row, seed=seed) for seed in range(3)]
-    assert ", within 0.02 of it" in anchors(char_lm, {condition: judge(char_lm, made, condition)})
-    off = [replace(row, values={"heldout_loss": 2.5}) for row in made]
-    assert "NOT within 0.02" in anchors(char_lm, {condition: judge(char_lm, off, condition)})
+    for loss, words in ((1.885, ", within 0.02 of it"), (2.5, "NOT within 0.02")):
+        made = made_rows(char_lm, {"gpt2-style": [loss] * 3}, condition)
+        assert words in anchors(char_lm, {condition: judge(char_lm, made, condition)})
 
 
 def test_an_interval_excludes_what_was_published_or_not() -> None:
@@ -157,9 +136,9 @@ def test_an_interval_excludes_what_was_published_or_not() -> None:
     conditions = list(mad.conditions)
     scores = [84.0, 85.0, 86.0, 85.5, 84.5]
     made = [
-        Row(mad.version, condition, "llama-style", seed, values={"symbol_accuracy": score + place - 2.5})
-        for seed, score in enumerate(scores)
+        row
         for place, condition in enumerate(conditions)
+        for row in made_rows(mad, {"llama-style": [score + place - 2.5 for score in scores]}, condition)
     ]
 
     def said(rows: list[Row]) -> str:
@@ -169,8 +148,9 @@ def test_an_interval_excludes_what_was_published_or_not() -> None:
     assert f"the interval of 95 % for the mean, {85 - reach:.4g} to {85 + reach:.4g}, does not exclude it" in said(made)
     higher = [replace(row, values={"symbol_accuracy": row.values["symbol_accuracy"] + 2}) for row in made]
     assert "within 5 of it" in said(higher) and ", excludes it" in said(higher)
-    assert "interval" not in said(made[:6]), "one seed has none"
-    assert "not recorded yet" in said(made[:5]), "no seed has all conditions"
+    first = [row for row in made if row.seed == 0]
+    assert "interval" not in said(first), "one seed has none"
+    assert "not recorded yet" in said(first[:5]), "no seed has all conditions"
 
 
 @pytest.mark.parametrize(
@@ -190,8 +170,7 @@ def test_a_published_average_leaves_room_for_each_of_its_scores(value: float, ro
 def test_one_of_the_averaged_scores_may_exclude_the_average(scores: list[float], word: str) -> None:
     one = replace(find_benchmark("mad"), conditions={"": {}})
     one = replace(one, anchors=[Anchor("llama-style", 94.1, "s", averaged_over=11)])
-    made = [Row(one.version, "", "llama-style", seed, values={"symbol_accuracy": s}) for seed, s in enumerate(scores)]
-    said = anchors(one, {"": judge(one, made, "")})
+    said = anchors(one, {"": judge(one, made_rows(one, {"llama-style": scores}), "")})
     assert "here, where an average over 11 scores, this one included, needs 35.1 to 100; the interval" in said
     assert f", {word} it" in said
 
@@ -209,7 +188,7 @@ def test_the_pages_are_what_their_command_writes() -> None:
 
 @pytest.mark.parametrize("at_edge", ["post-norm", "pre-norm"])
 def test_no_verdict_rests_on_an_edge(at_edge: str) -> None:
-    both = [*BASE, *rows("post-norm", [60.0, 61.5, 60.1, 60.3, 59.9])]
+    both = [*BASE, *rows({"post-norm": [60.0, 61.5, 60.1, 60.3, 59.9]})]
     tried = {"learning_rate": [0.001, 0.003, 0.01]}
     for rate, word in ((0.003, "worse"), (0.01, "undecided by edge")):
         rates = [rate if one.variant == at_edge else 0.003 for one in both]
@@ -227,11 +206,8 @@ def test_a_verdict_with_unequal_decay_is_marked(tmp_path: Path) -> None:
     one, at = find_benchmark("char-lm"), "500 steps"
     one = replace(one, compare={**one.compare, "arguments": {"decay": "transformers"}})
     session = BenchmarkRun(one, tmp_path, None, None, {}, False, print)
-    made = [
-        Row(one.version, at, name, seed, one.data, session.decayed(at, name), {"heldout_loss": 2.0 + seed})
-        for name in names
-        for seed in range(3)
-    ]
+    decayed = {name: session.decayed(at, name) for name in names}
+    made = [row for name in names for row in made_rows(one, {name: [2.0, 3, 4]}, at, settings=decayed[name])]
     verdicts = judge(one, made, at)
     assert [bool(verdicts.unequal_decay(name)) for name in names] == [False, True, False]
     equal = replace(one, compare={**one.compare, "arguments": {"decay": "matrices"}})

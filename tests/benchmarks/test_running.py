@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import submitit
 import torch
+from benchmarks.made_rows import made_rows
 from click.testing import CliRunner
 from comparison.in_process import launch, run_here
 
@@ -300,11 +301,8 @@ def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> N
     write_rows(benchmark_.results.with_name("shown.csv"), [])
     file = tmp_path / "shown.yaml"
     file.write_text(DEFINITION)
-    rows = [
-        Row(3, "short", f"pre-norm:position={position}", seed, values={"symbol_accuracy": value + seed})
-        for position, value in (("sinusoidal", 10.0), ("learned", 40.0))
-        for seed in range(3)
-    ]
+    scores = {"pre-norm:position=sinusoidal": [10.0, 11, 12], "pre-norm:position=learned": [40.0, 41, 42]}
+    rows = made_rows(benchmark_, scores, "short")
     write_rows(tmp_path / "shown.csv", rows)
     shown = CliRunner().invoke(cli, ["bench", "show", str(file)])
     assert shown.exit_code == 0 and "41.00 ± 1.00" in shown.output and "+30" in shown.output
