@@ -121,6 +121,8 @@ def test_cases_are_every_check_of_every_task() -> None:
 def test_a_check_that_does_not_exist_is_not_skipped_silently() -> None:
     with pytest.raises(zoo.base.errors.UnknownNameError, match="did you mean 'decoder_is_causal'"):
         cases("pre-norm", skip=["decoder_is_casual"])
+    with pytest.raises(zoo.base.errors.UnknownVariantError, match=r"unknown variant 'my-\*'"):
+        cases("my-*")
 
 
 def test_a_variant_can_be_checked_without_a_test_runner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from zoo.base.errors import UnknownVariantError
 from zoo.building.builder import stack_of
 from zoo.registry import VARIANTS, Registry, Task, list_variants, parse_name
 
@@ -150,7 +151,10 @@ def cases(names: str | Iterable[str] = "*", *, skip: Iterable[str] = ()) -> list
     listed: list[Case] = []
     for name in (names,) if isinstance(names, str) else names:
         is_pattern = any(letter in name.partition(":")[0] for letter in "*?[!")  # settings may hold lists
-        for variant_name in list_variants(name) if is_pattern else [name]:
+        matching = list_variants(name) if is_pattern else [name]
+        if not matching:
+            raise UnknownVariantError(name, list_variants())
+        for variant_name in matching:
             listed += _cases_of(variant_name, left_out)
     return listed
 
