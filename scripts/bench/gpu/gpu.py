@@ -12,12 +12,10 @@ The exit status is 75 while pieces are left.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -26,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts/bench/speed"))
 
 from pieces import Settings, pieces  # noqa: E402 - next to this file, and it needs the folder above
+from recording import begun, keep  # noqa: E402
 from report import to_markdown  # noqa: E402
 
 from zoo.analysis.environment import device_name  # noqa: E402
@@ -58,15 +57,6 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def begun(file: Path, about: dict[str, str]) -> dict[str, Any]:
-    """Results of an earlier run, if it was on the same machine with the same versions."""
-    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"about": about, "pieces": {}}
-    different = {key for key in about if key != "date" and found["about"].get(key) != about[key]}
-    if different:
-        sys.exit(f"{file} is of another {' and '.join(sorted(different))}; choose another --output")
-    return found
-
-
 def main() -> int:
     """Run what is left."""
     arguments = parse_arguments()
@@ -81,7 +71,7 @@ def main() -> int:
         "date": date.today().isoformat(),
     }
     file = arguments.output.with_suffix(".json")
-    found = begun(file, about)
+    found = begun(file, about, "pieces")
     settings = Settings(device, tiny=arguments.dry_run, data=arguments.data, folder=arguments.output.absolute().parent)
     todo = [piece for piece in pieces(settings, arguments.only) if piece.name not in found["pieces"]]
     if arguments.list:
@@ -98,7 +88,7 @@ def main() -> int:
             print(f"{piece.name} is not done; the same command goes on")
             return LEFT
         found["pieces"][piece.name] = {"kind": piece.kind, "rows": rows}
-        write_file(file, json.dumps(found, indent=2) + "\n")
+        keep(file, found)
         write_file(file.with_suffix(".md"), to_markdown(found))
     if arguments.document:
         page = ROOT / "docs/performance.md"

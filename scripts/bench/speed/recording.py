@@ -14,10 +14,10 @@ CHANGING = {"date", "limit", "bandwidth"}
 """Facts that may differ between the pieces of a recording."""
 
 
-def begun(file: Path | None, about: Mapping[str, Any]) -> dict[str, Any]:
+def begun(file: Path | None, about: Mapping[str, Any], kept: str = "rows") -> dict[str, Any]:
     """Read what is recorded already, if anything is kept, and end the program where that is of another setting."""
     if file is None or not file.exists():
-        return {"about": about, "rows": {}}
+        return {"about": about, kept: {}}
     found = json.loads(file.read_text(encoding="utf-8"))
     different = sorted(key for key in about.keys() - CHANGING if found["about"].get(key) != about[key])
     if different:
