@@ -5,5 +5,7 @@ from click.testing import CliRunner, Result
 from zoo.cli.main import cli
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
+def run(*arguments: object, columns: int | None = None, **env: str) -> Result:
+    """Run `zoo` as in a terminal of so many columns, by default none: `run("show", "vanilla", columns=80)`."""
+    shell = {"COLUMNS": None if columns is None else str(columns), "ZOO_TRACEBACK": None, **env}
+    return CliRunner(env=shell).invoke(cli, [str(argument) for argument in arguments])

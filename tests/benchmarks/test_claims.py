@@ -8,11 +8,10 @@ from statistics import fmean
 
 import pytest
 from benchmarks.made_rows import made_rows
-from click.testing import CliRunner
+from command_line import run as command
 
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError, UnknownVariantError
-from zoo.cli.main import cli
 from zoo.comparison.benchmarks import benchmarks
 from zoo.comparison.benchmarks.claims import calibrate, claims, read_claims
 from zoo.comparison.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
@@ -148,7 +147,7 @@ def test_a_sign_is_about_a_theme_of_claims(tmp_path: Path) -> None:
 
 def test_the_command_shows_them() -> None:
     def run(*arguments: str) -> str:
-        result = CliRunner().invoke(cli, arguments)
+        result = command(*arguments)
         assert result.exit_code == 0, result.output
         return result.output
 
@@ -165,14 +164,14 @@ def test_the_command_shows_them() -> None:
     assert "squared-relu" in calibration and "feed forward" in calibration
     assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["ladder"].conditions)
     assert "(zoo claims rezero)" in run("show", "rezero")
-    refused = CliRunner().invoke(cli, ["claims", "pre-norm", "--calibration"])
+    refused = command("claims", "pre-norm", "--calibration")
     assert refused.exit_code == 2 and "leave 'pre-norm' out" in refused.output
     with pytest.raises(UnknownNameError, match="did you mean 'pre-norm'"):
         zoo.claims("pre-nrm")
 
 
 def test_a_list_of_claims_shows_what_is_claimed() -> None:
-    shown = " ".join(CliRunner().invoke(cli, ["claims", "vanilla"], env={"COLUMNS": "400"}).stdout.split())
+    shown = " ".join(command("claims", "vanilla", columns=400).stdout.split())
     about = [finding.claim.claim for finding in zoo.claims("vanilla")]
     assert len(about) > 1 and all(text in shown for text in about)
 

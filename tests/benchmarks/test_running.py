@@ -10,13 +10,12 @@ import pytest
 import submitit
 import torch
 from benchmarks.made_rows import made_rows
-from click.testing import CliRunner
+from command_line import run as command
 from comparison.in_process import launch, run_here
 
 from zoo.analysis.environment import circumstances
 from zoo.base.errors import ConfigError, FormatVersionError, UnknownNameError, UnsupportedTaskError, UnwritableError
 from zoo.base.files import write_file
-from zoo.cli.main import cli
 from zoo.comparison import Run
 from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify, verifying
 from zoo.comparison.benchmarks.judging import Verdicts, judge
@@ -90,7 +89,7 @@ def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list
     assert not (tmp_path / "elsewhere").exists()
     file, folder = str(benchmark_.results.with_suffix(".yaml")), str(tmp_path / "elsewhere")
     words = ["bench", "run", file, "pre-norm:position=learned", "--record", "--quiet", "-o", folder]
-    shown = CliRunner().invoke(cli, words).output
+    shown = command(*words).output
     assert "position=learned" in shown and "ot recorded" not in shown  # the others were not asked for
 
 
@@ -107,7 +106,7 @@ def test_recorded_verdicts_are_those_of_all_recorded_rows(tmp_path: Path) -> Non
     ]
     write_rows(mine.results, rows)
     words = ["bench", "run", str(file), own, "--record", "--quiet", "-o", str(tmp_path / "out")]
-    shown, all_of_them = (CliRunner().invoke(cli, given).output for given in (words, ["bench", "show", str(file)]))
+    shown, all_of_them = (command(*given).output for given in (words, ["bench", "show", str(file)]))
     line = next(line for line in shown.splitlines() if line.startswith(own))
     assert line.split() == next(line for line in all_of_them.splitlines() if line.startswith(own)).split()
     assert "initializer_range" not in shown and judge(mine, rows[:6], "short").of(own).difference.adjusted < 0.01
@@ -296,7 +295,7 @@ def test_recording_where_nothing_can_be_written_is_refused_before_anything_is_ru
 
 
 def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> None:
-    run = CliRunner().invoke(cli, ["bench", "list"])
+    run = command("bench", "list")
     assert run.exit_code == 0 and "translation-en-pt" in run.output
     write_rows(benchmark_.results.with_name("shown.csv"), [])
     file = tmp_path / "shown.yaml"
@@ -304,15 +303,15 @@ def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> N
     scores = {"pre-norm:position=sinusoidal": [10.0, 11, 12], "pre-norm:position=learned": [40.0, 41, 42]}
     rows = made_rows(benchmark_, scores, "short")
     write_rows(tmp_path / "shown.csv", rows)
-    shown = CliRunner().invoke(cli, ["bench", "show", str(file)])
+    shown = command("bench", "show", file)
     assert shown.exit_code == 0 and "41.00 ± 1.00" in shown.output and "+30" in shown.output
     assert "Not recorded: pre-norm:position=alibi,num_hidden_layers=2" in shown.output
-    plain = CliRunner().invoke(cli, ["bench", "show", str(file), "--json"])
+    plain = command("bench", "show", file, "--json")
     assert len(json.loads(plain.output)) == 6
 
 
 def test_verdicts_against_another_baseline_are_shown_under_the_conditions_that_have_it() -> None:
-    shown = CliRunner().invoke(cli, ["bench", "show", "char-lm", "--baseline", "llama-style"])
+    shown = command("bench", "show", "char-lm", "--baseline", "llama-style")
     assert shown.exit_code == 0 and "llama-style is not recorded under: 500 steps, equal operations\n" in shown.stdout
-    unknown = CliRunner().invoke(cli, ["bench", "show", "char-lm", "--baseline", "llama"])
+    unknown = command("bench", "show", "char-lm", "--baseline", "llama")
     assert unknown.exit_code == 2 and "did you mean 'llama-style'" in unknown.stderr

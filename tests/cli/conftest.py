@@ -5,21 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from zoo.cli.main import cli
-
-Zoo = Callable[..., Result]
+from click.testing import Result
+from command_line import run
 
 
 @pytest.fixture
-def zoo() -> Zoo:
-    """Runs `zoo` in this process: `zoo("show", "vanilla", columns=80)`."""
-
-    def run(*arguments: str, columns: int | None = None, **more: str) -> Result:
-        env = {"COLUMNS": None if columns is None else str(columns), "ZOO_TRACEBACK": None, **more}
-        return CliRunner().invoke(cli, list(arguments), env=env)
-
+def zoo() -> Callable[..., Result]:
+    """Runs `zoo` in this process, for files in which `zoo` is no module."""
     return run
 
 

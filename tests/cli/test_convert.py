@@ -24,7 +24,7 @@ def checkpoint(tmp_path):
 
 def test_a_checkpoint_becomes_a_folder(zoo, checkpoint, tmp_path):
     out = tmp_path / "out"
-    result = zoo("convert", str(checkpoint), "--from", "vanilla", "-o", str(out), "--keep-dead", "--json", *HINTS)
+    result = zoo("convert", checkpoint, "--from", "vanilla", "-o", out, "--keep-dead", "--json", *HINTS)
     assert result.exit_code == 0, result.output
     made = json.loads(result.stdout[result.stdout.index("{") :])
     assert made["variant"] == "vanilla" and "cross-attention-reuses-self" in made["quirks"]
@@ -37,7 +37,7 @@ def test_quirks_can_be_left_out(zoo, checkpoint, tmp_path):
     both = ["dropout-on-the-skip", "max-pools-padding"]
     for text, quirks in (("", []), ("max-pools-padding, dropout_on_the_skip", both)):
         out = tmp_path / f"out{len(quirks)}"
-        assert zoo("convert", str(checkpoint), "-o", str(out), "--quirks", text, *HINTS).exit_code == 0
+        assert zoo("convert", checkpoint, "-o", out, "--quirks", text, *HINTS).exit_code == 0
         assert load(out).config.quirks == quirks
 
 
@@ -50,7 +50,7 @@ def test_quirks_can_be_left_out(zoo, checkpoint, tmp_path):
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(zoo, checkpoint, tmp_path, arguments, message):
-    result = zoo("convert", str(checkpoint), "-o", str(tmp_path / "out"), *arguments)
+    result = zoo("convert", checkpoint, "-o", tmp_path / "out", *arguments)
     assert result.exit_code == 2 and message in result.output and "Traceback" not in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
 

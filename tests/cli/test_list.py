@@ -5,11 +5,10 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
+from command_line import run as command
 
 from zoo.base import synonyms
 from zoo.building.settings import setting_cards
-from zoo.cli.main import cli
 from zoo.cli.parameters import data_options
 from zoo.comparison.benchmarks import benchmarks
 from zoo.comparison.benchmarks.judging import ranking, recorded
@@ -83,7 +82,7 @@ def test_the_best_of_a_benchmark_come_first(zoo, tmp_path):
     assert lines[1].startswith("llama-style") and f"  {word}  " in lines[1] and lines[2].startswith("vanilla ")
     mine = tmp_path / "mine.yaml"  # without recorded rows next to it
     mine.write_bytes(benchmarks()["char-lm"].results.parents[1].joinpath("char-lm.yaml").read_bytes())
-    assert "nothing is recorded of benchmark 'mine'" in zoo("list", "--sort", str(mine)).stderr
+    assert "nothing is recorded of benchmark 'mine'" in zoo("list", "--sort", mine).stderr
     assert "did you mean 'char-lm'" in zoo("list", "--sort", "char_lm").stderr
 
 
@@ -107,7 +106,7 @@ def test_what_matches_nothing_is_said_and_is_no_error(zoo):
 
 
 def listed(*words: str):
-    run = CliRunner().invoke(cli, [*words, "--json"])
+    run = command(*words, "--json")
     assert run.exit_code == 0, run.output
     return json.loads(run.stdout)
 
@@ -133,7 +132,7 @@ def test_every_value_is_listed_with_a_line():
 @pytest.mark.parametrize(("given", "meant"), [("num_layers", "num_hidden_layers"), ("d_model", "hidden_size")])
 def test_other_libraries_names_lead_to_the_fields(given, meant):
     for words in (["settings", given], ["params", f"pre-norm:{given}=4"]):
-        run = CliRunner().invoke(cli, words)
+        run = command(*words)
         assert run.exit_code == 2 and f"did you mean '{meant}'?" in run.stderr
 
 
@@ -162,7 +161,7 @@ def test_synonyms_of_training_lead_to_arguments_and_tasks():
     ],
 )
 def test_other_names_of_arguments_and_tasks_are_understood(words, meant):
-    run = CliRunner().invoke(cli, words.split())
+    run = command(*words.split())
     assert run.exit_code == 2 and f"id you mean {meant}?" in run.stderr
 
 
@@ -171,7 +170,7 @@ def test_tasks_recipes_and_tokenizers_are_those_there_are():
     assert set(listed("recipes")) == set(shipped_recipes())
     assert listed("recipes", "translation")["translation"]["generation"] == {"num_beams": 4, "max_length": 64}
     assert {kind["name"] for kind in listed("tokenizers")} == set(TOKENIZERS)
-    run = CliRunner().invoke(cli, ["recipes", "translatoin"])
+    run = command("recipes", "translatoin")
     assert run.exit_code == 2 and "did you mean 'translation'?" in run.stderr
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import run as command
 from transformers import AutoTokenizer, pipeline
 
 import zoo
 from zoo.base.errors import ConfigError
 from zoo.building.weights import locate
-from zoo.cli.main import cli
 from zoo.data.tasks import TOKENIZERS, find_task
 
 REPORT = ("confusion", "labels", "errors")
@@ -31,8 +30,8 @@ def texts(tmp_path_factory) -> Path:
     settings = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
     options = [part for name, value in OPTIONS.items() for part in ("--training", f"{name}={value}")]
     where = ["--data", str(data), "--output", str(folder / "model"), "--quiet"]
-    command = ["train", "pre-norm", "--task", "text-classification", "--tokenizer", "word"]
-    run = CliRunner().invoke(cli, [*command, *settings, *options, *where])
+    asked = ["train", "pre-norm", "--task", "text-classification", "--tokenizer", "word"]
+    run = command(*asked, *settings, *options, *where)
     assert f"\n  zoo predict {folder}/model TEXT\n" in run.stdout, run.output
     return folder
 
@@ -68,7 +67,7 @@ def test_words_get_their_labels_whichever_side_the_tokenizer_pads(words):
 def test_texts_get_their_labels_whatever_stands_around_them(texts):
     found = zoo.predict(texts / "model", ["good thing 3", "  bad thing 2 \n"], batch_size=1)
     assert [one.label for one in found] == ["yes", "no"] and all(one.score > 0.5 for one in found)
-    run = CliRunner().invoke(cli, ["predict", str(texts / "model"), "good thing 3", "bad thing 2"])
+    run = command("predict", texts / "model", "good thing 3", "bad thing 2")
     assert [line.split("\t")[0] for line in run.stdout.splitlines()] == ["yes", "no"], run.output
 
 
@@ -120,7 +119,7 @@ def test_words_are_read_between_the_tokens_that_frame_a_text():
 
 
 def test_words_get_theirs(words):
-    run = CliRunner().invoke(cli, ["predict", str(words / "model"), "the dog runs", "the cat"])
+    run = command("predict", words / "model", "the dog runs", "the cat")
     assert run.stdout.splitlines() == ["the/O dog/ANIMAL runs/O", "the/O cat/ANIMAL"], run.output
     assert zoo.predict(words / "model", ["", "the"])[0].words == ()
 
@@ -145,7 +144,7 @@ def test_texts_are_cut_where_training_cut_them(kind, texts, words, tmp_path):
         ["O", "ANIMAL", None, None, None, None],
         ["O", "ANIMAL", None],
     ]
-    run = CliRunner().invoke(cli, ["predict", str(tmp_path), line])
+    run = command("predict", tmp_path, line)
     assert run.stdout == "the/O dog/ANIMAL runs\n", run.output
 
 
@@ -158,7 +157,7 @@ def test_positions_get_theirs(tmp_path):
     asked = find_task(few).load().heldout["question"]
     found = zoo.predict(tmp_path / "model", asked)
     assert [" ".join(word.label for word in one.words) for one in found] == trained.outputs
-    run = CliRunner().invoke(cli, ["predict", str(tmp_path / "model"), asked[0]])
+    run = command("predict", tmp_path / "model", asked[0])
     assert run.stdout == "{}\n".format(" ".join(f"{word.text}/{word.label}" for word in found[0].words)), run.output
     assert [word.text for word in found[0].words] == ["1", "2", "3"]
 
@@ -171,7 +170,7 @@ def test_masks_get_their_words():
     found = zoo.predict("nlpt-encoder.mlm-en", [text, several])
     assert found[0].label == best["token_str"].strip() and found[0].score == pytest.approx(best["score"], rel=1e-5)
     assert found[0].words == () and [word.text for word in found[1].words] == ["<mask>", "<mask>"]
-    run = CliRunner().invoke(cli, ["predict", "nlpt-encoder.mlm-en", text])
+    run = command("predict", "nlpt-encoder.mlm-en", text)
     assert run.stdout.split("\t") == [found[0].label, f"{found[0].score:.4f}", f"{text}\n"], run.output
     with pytest.raises(ConfigError, match="'no mask' has no <mask>, where a masked language model guesses a word"):
         zoo.predict("nlpt-encoder.mlm-en", ["no mask"])
@@ -206,12 +205,12 @@ def test_a_table_comes_out_as_a_table(texts, tmp_path):
     file.write_text('id,review,stars\n1,"good thing, 3",5\n2,bad thing 2,1\n', encoding="utf-8")
     for columns in ("review", "1", None):  # by default the first that is no number of the row
         asked = ["predict", str(texts / "model"), "-f", str(file), *([] if columns is None else ["--columns", columns])]
-        rows = list(csv.reader(CliRunner().invoke(cli, asked).stdout.splitlines()))
+        rows = list(csv.reader(command(*asked).stdout.splitlines()))
         rows = rows if columns != "1" else [rows[0], *rows[2:]]  # by number, the first line is data
         assert rows[0] == ["text", "prediction", "probability"]
         assert [row[:2] for row in rows[1:]] == [["good thing, 3", "yes"], ["bad thing 2", "no"]]
         assert all(0.5 < float(row[2]) <= 1 for row in rows[1:])
-    run = CliRunner().invoke(cli, ["predict", str(texts / "model"), "good", "--columns", "a"])
+    run = command("predict", texts / "model", "good", "--columns", "a")
     assert run.exit_code == 2 and "--file with columns" in run.stderr
 
 
@@ -221,7 +220,7 @@ def test_an_evaluation_shows_what_is_wrong(texts, tmp_path):
     data.write_text("text\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     outputs, report = tmp_path / "outputs.csv", tmp_path / "report"
     asked = ["evaluate", str(texts / "model"), "--data", str(data), "--quiet", "--outputs", str(outputs)]
-    run = CliRunner().invoke(cli, [*asked, "--report", str(report)])
+    run = command(*asked, "--report", report)
     assert run.exit_code == 0 and "Perplexity" not in run.stdout, run.output
     table = list(csv.DictReader(outputs.read_text().splitlines()))
     assert [(row["text"], row["gold"]) for row in table] == rows
@@ -238,13 +237,13 @@ def test_an_evaluation_shows_what_is_wrong(texts, tmp_path):
     assert recall["no"] == pytest.approx(100 * pairs["no", "no"] / 3, abs=0.01)
     page = (report / "report.html").read_text()
     assert f"{len(wrong)} of 4 examples are wrong" in page and "<b>" not in page
-    assert "perplexity" not in json.loads(CliRunner().invoke(cli, [*asked, "--json"]).stdout)
+    assert "perplexity" not in json.loads(command(*asked, "--json").stdout)
 
 
 def test_outputs_of_tokens_have_a_probability(words, tmp_path):
     outputs, report = tmp_path / "outputs.jsonl", tmp_path / "report"
     asked = ["evaluate", str(words / "model"), "--quiet", "--outputs", str(outputs), "--report", str(report)]
-    assert CliRunner().invoke(cli, asked).exit_code == 0
+    assert command(*asked).exit_code == 0
     row = json.loads(outputs.read_text().splitlines()[0])
     assert row["gold"] == "O ANIMAL O O" and 0 < float(row["probability"]) <= 1
     assert "ANIMAL" in (report / "confusion.csv").read_text()

@@ -5,11 +5,12 @@ import re
 import shutil
 
 import pytest
+from click.testing import CliRunner
+from command_line import run as command
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import zoo as library
 from zoo.cli.generate import generate as generate_verb
-from zoo.cli.main import cli
 from zoo.cli.texts import read_lines
 from zoo.data.tasks import TASKS
 
@@ -32,10 +33,8 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    from click.testing import CliRunner
-
     folder = tmp_path_factory.mktemp("trained") / "model"
-    run = CliRunner().invoke(cli, ["train", *TRAIN, "--data", str(data), "-o", str(folder)])
+    run = command("train", *TRAIN, "--data", data, "-o", folder)
     assert run.exit_code == 0, run.stderr
     return folder, json.loads(run.stdout)
 
@@ -45,20 +44,20 @@ def test_the_data_are_shown_before_training(zoo, tmp_path):
     data = tmp_path / "a.tsv"
     data.write_text("".join("\t".join(row) + "\n" for row in [("label", "text_a"), *rows]))
     train = ("train", "pre-norm", "--task", "text-classification", "--data", str(data), *MODEL, *FLAGS, "--json")
-    run = zoo(*train, "-o", str(tmp_path / "model"))
+    run = zoo(*train, "-o", tmp_path / "model")
     assert run.exit_code == 0, run.stderr
     json.loads(run.stdout)
     assert run.stderr.startswith(f"Columns of {data}: text_a, label\n  film0 | neg\n  film1 fine | pos\n  film2")
     labels = r"^Labels: pos 2\d, neg 1\d\nTokens: [\d,]+, in 38 examples to train on and 2 held out:\n"
     assert re.search(labels, run.stderr, re.MULTILINE)
     bars = re.findall(r"^ +\d+ to \d+ +(\d+) #+$", run.stderr, re.MULTILINE)
-    assert sum(map(int, bars)) == 38 and zoo(*train, "-o", str(tmp_path / "quiet"), "--quiet").stderr == ""
+    assert sum(map(int, bars)) == 38 and zoo(*train, "-o", tmp_path / "quiet", "--quiet").stderr == ""
 
 
 def test_a_text_is_counted_in_blocks_as_a_comparison_counts_it(zoo, tmp_path):
     (tmp_path / "a.txt").write_text("To be or not to be, that is the question.\n" * 40)
     task = ("--task", "language-modeling:block_size=32", "--tokenizer", "character", "--data", str(tmp_path / "a.txt"))
-    run = zoo("train", "gpt2-style", *task, *MODEL, *FLAGS, "--quiet", "-o", str(tmp_path / "model"))
+    run = zoo("train", "gpt2-style", *task, *MODEL, *FLAGS, "--quiet", "-o", tmp_path / "model")
     report = json.loads((tmp_path / "model" / "result.json").read_text())["report"]
     assert report["train_examples"] > 40
     assert f"{report['train_examples']} examples, {report['heldout_examples']} held out" in run.stdout
@@ -75,7 +74,7 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     folder, report = trained
     outputs = tmp_path / "outputs.txt"
     options = ("--n-bootstrap", "50", "--outputs", str(outputs), "--save")
-    run = zoo("evaluate", str(folder), *options, "--json")
+    run = zoo("evaluate", folder, *options, "--json")
     assert run.exit_code == 0, run.stderr
     found = json.loads(run.stdout)
     assert run.stderr == "" and found["loss"] == report["heldout_loss"]
@@ -86,13 +85,13 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     (saved,) = json.loads((folder / "evaluations.json").read_text())["evaluations"]
     assert (saved["data"], saved["loss"], saved["scores"]) == (data.name, found["loss"], found["scores"])
     changed = ("--engine", "torch-int8", "--generation", "num_beams=1")
-    run = zoo("evaluate", str(folder), "--n-bootstrap", "1", *changed, "--save", "--quiet")
+    run = zoo("evaluate", folder, "--n-bootstrap", "1", *changed, "--save", "--quiet")
     assert run.exit_code == 0, run.stderr
     kept = json.loads((folder / "evaluations.json").read_text())["evaluations"]
     assert [one["data"] for one in kept] == [data.name, f"{data.name}, engine=torch-int8, num_beams=1"]
     assert kept[0] == saved and kept[1]["loss"] != saved["loss"], "rounded weights are another model"
     for other in (("--data", str(data)), ("--heldout", str(data / "heldout.tsv"))):
-        again = json.loads(zoo("evaluate", str(folder), *other, "--n-bootstrap", "1", "--quiet", "--json").stdout)
+        again = json.loads(zoo("evaluate", folder, *other, "--n-bootstrap", "1", "--quiet", "--json").stdout)
         assert (again["loss"], again["repeats_training"]) == (found["loss"], False)
 
 
@@ -111,20 +110,18 @@ def test_a_model_is_scored_on_no_other_data_than_its_own_without_a_word(zoo, tra
     result = (folder / "result.json").read_text()
     (folder / "result.json").write_text(result.replace(json.dumps(str(data)), json.dumps(str(moved))))
     spoil(folder, moved)
-    run = zoo("evaluate", str(folder), "--quiet")
+    run = zoo("evaluate", folder, "--quiet")
     assert run.exit_code == 2 and useful in run.stderr and "--heldout FILE" in run.stderr
     assert len(run.stderr.strip().splitlines()) == 1
 
 
 def test_an_evaluation_is_printed_as_a_table(zoo, trained, data):
-    run = zoo("evaluate", str(trained[0]), "--data", str(data / "train.tsv"), "--n-bootstrap", "10", columns=100)
+    run = zoo("evaluate", trained[0], "--data", data / "train.tsv", "--n-bootstrap", "10", columns=100)
     assert run.exit_code == 0, run.stderr
     assert "Perplexity" in run.stdout and "32 examples" in run.stdout
 
 
 def test_texts_come_from_arguments_a_file_or_standard_input(zoo, trained, tmp_path):
-    from click.testing import CliRunner
-
     folder, texts = str(trained[0]), ("The dog is here.", "Is the water hot?")
     limits = ("--max-new-tokens", "4")
     from_arguments = zoo("generate", folder, *texts, *limits)
@@ -132,7 +129,7 @@ def test_texts_come_from_arguments_a_file_or_standard_input(zoo, trained, tmp_pa
     assert len(from_arguments.stdout.splitlines()) == 2
     file = tmp_path / "texts.txt"
     file.write_text("\n".join((texts[0], "", texts[1])))
-    lines = zoo("generate", folder, "--file", str(file), *limits).stdout.splitlines()
+    lines = zoo("generate", folder, "--file", file, *limits).stdout.splitlines()
     assert [lines[0], lines[2]] == from_arguments.stdout.splitlines() and lines[1] == ""
     piped = CliRunner().invoke(generate_verb, [folder, *limits], input="\n".join(texts))
     assert piped.stdout == from_arguments.stdout
@@ -148,11 +145,11 @@ def test_a_line_of_a_file_ends_where_editors_end_it(tmp_path):
 
 def test_several_outputs_come_with_scores(zoo, trained):
     flags = ("--num-beams", "3", "--num_return_sequences", "2", "--max-new-tokens", "4")
-    run = zoo("generate", str(trained[0]), "The dog is here.", *flags)
+    run = zoo("generate", trained[0], "The dog is here.", *flags)
     assert run.exit_code == 0, run.stderr
     scores = [float(line.split("\t")[0]) for line in run.stdout.splitlines()]
     assert len(scores) == 2 and 0 > scores[0] >= scores[1]
-    (found,) = json.loads(zoo("generate", str(trained[0]), "The dog is here.", *flags, "--json").stdout)
+    (found,) = json.loads(zoo("generate", trained[0], "The dog is here.", *flags, "--json").stdout)
     assert [round(candidate["score"], 4) for candidate in found["candidates"]] == scores
     assert found["prompt"] == "The dog is here."
 
@@ -238,6 +235,6 @@ def test_mistakes_in_data_are_one_line(zoo, tmp_path, arguments, files, message)
     for name, content in files.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     data = tmp_path / next(iter(files)) if len(files) == 1 else tmp_path
-    run = zoo("train", *arguments, "--data", str(data), "-o", str(tmp_path / "model"), "--quiet")
+    run = zoo("train", *arguments, "--data", data, "-o", tmp_path / "model", "--quiet")
     assert run.exit_code == 2 and message.replace("DIR", str(tmp_path)) in run.stderr
     assert len(run.stderr.strip().splitlines()) == 1 and not (tmp_path / "model").exists()

@@ -120,10 +120,10 @@ def test_diff_of_equals(zoo):
 
 def test_pictures_are_written_to_files(zoo, tmp_path):
     one, two = tmp_path / "new" / "one.svg", tmp_path / "two.svg"
-    assert zoo("show", "pre-norm@tiny", "--svg", str(one)).stdout == f"Wrote {one}\n" and "<title" in one.read_text()
-    assert zoo("diff", "bert-style@tiny", "marian-style@tiny", "--svg", str(two), "--json").exit_code == 0
+    assert zoo("show", "pre-norm@tiny", "--svg", one).stdout == f"Wrote {one}\n" and "<title" in one.read_text()
+    assert zoo("diff", "bert-style@tiny", "marian-style@tiny", "--svg", two, "--json").exit_code == 0
     assert "only marian-style@tiny has cross-attention" in two.read_text()
-    assert zoo("show", "pre-norm@tiny", "--svg", str(tmp_path)).exit_code == 2
+    assert zoo("show", "pre-norm@tiny", "--svg", tmp_path).exit_code == 2
 
 
 def test_params(zoo):

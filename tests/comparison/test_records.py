@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import run as command
 from comparison.in_process import run_here
 
 import zoo
 from zoo.analysis.measuring import FlopsPerToken
-from zoo.cli.main import cli
 from zoo.comparison import compare
 from zoo.comparison.files import CHECKPOINT
 from zoo.comparison.setup import shared_inputs
@@ -116,7 +115,7 @@ def test_a_training_records_what_ran(pairs, tmp_path):
     options += [part for name, value in ARGUMENTS.items() for part in ("--training", f"{name}={value}")]
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("task: translation\ngeneration: {num_beams: 3, max_length: 5}\ntokenizer: {kind: bpe}\n")
-    run = CliRunner().invoke(cli, ["train", NAME, *options, "--recipe", str(recipe)])
+    run = command("train", NAME, *options, "--recipe", recipe)
     assert run.exit_code == 0, run.stderr
     check_built(folder)
     result = json.loads((folder / "result.json").read_text())
@@ -124,7 +123,7 @@ def test_a_training_records_what_ran(pairs, tmp_path):
     assert (result["variant"], result["seed"]) == (NAME, 3)
     check_card(folder)
     assert f"zoo evaluate {folder}\n" in run.stdout and "12 examples, 6 held out; columns: en, pt" in run.stdout
-    evaluated = CliRunner().invoke(cli, ["evaluate", str(folder), "--quiet", "--json", "--n-bootstrap", "1"])
+    evaluated = command("evaluate", folder, "--quiet", "--json", "--n-bootstrap", "1")
     found = json.loads(evaluated.stdout)
     assert (found["loss"], found["examples"], found["data"]) == (result["report"]["heldout_loss"], 6, "others.tsv")
     assert found["scores"] == result["report"]["scores"]
