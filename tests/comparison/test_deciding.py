@@ -122,7 +122,8 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
 
 def test_signs_are_told_of_only_where_they_are_tested():
     made = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
-    for changes, shown in (({"error": "loaded with other logits"}, False), ({"error": "lost", "report": None}, True)):
+    other_logits, lost = {"error": "loaded with other logits"}, {"error": "lost", "report": None}
+    for changes, shown in (({}, False), (other_logits, True), (lost, True)):
         runs = [*made.runs[:-1], replace(made.runs[-1], **changes)]
         summary = summarize(replace(made, runs=runs))
         assert ("signs are tested, not sizes" in " ".join(sentences(summary))) == shown
