@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.base.printed import Page, Part, Printed
-from zoo.models.stack import ZooStack
+from zoo.models.stack import stacks_of
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
@@ -160,11 +160,7 @@ def sides_of(kind: str) -> tuple[str, str]:
 
 def layers_of(model: PreTrainedModel, kind: str) -> tuple[int, ...]:
     """Numbers of the layers with a kind of attention, counted from 1."""
-    (stack,) = (
-        module
-        for module in model.modules()
-        if isinstance(module, ZooStack) and module.config.is_decoder == (kind != "encoder")
-    )
+    stack = stacks_of(model)["decoder" if kind == "cross" else kind]
     mixers = set() if kind == "cross" else {stack.config.mixer_layer_type}
     return tuple(number for number, type_ in enumerate(stack.layer_types, start=1) if type_ not in mixers)
 

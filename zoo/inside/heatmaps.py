@@ -21,7 +21,7 @@ from zoo.base.errors import OutputExistsError
 from zoo.base.files import write_file
 from zoo.converters.errors import require
 from zoo.models import Position
-from zoo.models.stack import ZooStack
+from zoo.models.stack import stacks_of
 
 from .attending import AttentionMap, AttentionMaps
 
@@ -202,7 +202,7 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
         The tables of each stack; none for a stack without positions.
     """
     found = []
-    for stack in (module for module in model.modules() if isinstance(module, ZooStack)):
+    for side, stack in stacks_of(model).items():
         encoding: Position = stack.position
         rows = length if encoding.max_length is None else min(length, encoding.max_length)
         ids = torch.arange(rows, device=model.device)
@@ -219,7 +219,6 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
             tables.append((label, "rotation", ("cosines", "sines"), torch.cat(one)))
         if (bias := encoding.bias(ids, ids)) is not None:
             tables.append((name, "bias", tuple(f"Head {head + 1}" for head in range(bias.shape[1])), bias[0]))
-        side = "decoder" if stack.config.is_decoder else "encoder"
         found += [
             PositionTable(side, label, kind, names, values.float().cpu().numpy())
             for label, kind, names, values in tables

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError
 from zoo.base.printed import Note, Part, Printed, Table
-from zoo.models import ZooEncoderDecoder
+from zoo.models.stack import stacks_of
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
@@ -129,9 +129,9 @@ def logit_lens(
         )
     inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])
     outputs = loaded(**inputs.arguments, output_hidden_states=True)
-    is_encoder_decoder = isinstance(loaded.model, ZooEncoderDecoder)
+    is_encoder_decoder = loaded.config.is_encoder_decoder
     between = outputs.decoder_hidden_states if is_encoder_decoder else outputs.hidden_states
-    stack = loaded.model.decoder if is_encoder_decoder else loaded.model
+    stack = stacks_of(loaded)["decoder"]
     states = [*(stack.norm(stack.stream(state)) for state in between[:-1]), between[-1]]  # the last is normed already
     probabilities = torch.stack([loaded.project(state)[0].float().softmax(dim=-1) for state in states])
     best = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)

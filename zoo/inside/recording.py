@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from zoo.base.errors import ConfigError
-from zoo.models.stack import ZooStack
+from zoo.models.stack import stacks_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,8 +96,7 @@ class NormRecorder(TrainerCallback):
         self._hooks = []
 
     def _watch(self, model: PreTrainedModel) -> None:
-        for stack in (module for module in model.modules() if isinstance(module, ZooStack)):
-            name = "decoder" if stack.config.is_decoder else "encoder"
+        for name, stack in stacks_of(model).items():
             for place, layer in enumerate(stack.layers):
                 self._hooks.append(layer.register_forward_hook(self._see_output(name, place), with_kwargs=True))
                 for parameter in layer.parameters():

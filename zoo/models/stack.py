@@ -259,3 +259,9 @@ class ZooDecoder(ZooStack):
         context = Context(attention_mask, position_ids, past_key_values, *source, *tokens)
         hidden_states = self.run(inputs_embeds, context, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
+
+
+def stacks_of(model: nn.Module) -> dict[str, ZooStack]:
+    """Find the stacks of a model by kind: "encoder", "decoder", or both."""
+    stacks = [part for part in model.modules() if isinstance(part, ZooStack)]
+    return {"decoder" if stack.config.is_decoder else "encoder": stack for stack in stacks}

@@ -23,6 +23,7 @@ from zoo.data.tasks.tables import place_of
 from zoo.fast.chunked_loss import IGNORED
 from zoo.models import ZooPreTrainedModel
 from zoo.models.embedding import Position
+from zoo.models.stack import stacks_of
 
 from .arguments import ZooTrainingArguments
 from .guard import HINT
@@ -44,17 +45,13 @@ class Side:
 def sides_of(model: PreTrainedModel) -> list[Side]:
     """Find what a model reads and learns to write."""
     config = model.config
-    positions = {name: part for name, part in model.named_modules() if isinstance(part, Position)}
-
-    def placed_by(stack: str) -> Position | None:
-        return next((part for name, part in positions.items() if stack in name.split(".")), None)
-
+    positions = {kind: stack.position for kind, stack in stacks_of(model).items()}
     if not config.is_encoder_decoder:
         return [Side("input_ids", "", config.vocab_size, next(iter(positions.values()), None))]
     decoder_vocabulary = getattr(config, "decoder_vocab_size", None) or config.vocab_size
     return [
-        Side("input_ids", "source ", config.vocab_size, placed_by("encoder")),
-        Side("labels", "target ", decoder_vocabulary, placed_by("decoder")),
+        Side("input_ids", "source ", config.vocab_size, positions.get("encoder")),
+        Side("labels", "target ", decoder_vocabulary, positions.get("decoder")),
     ]
 
 

@@ -20,7 +20,7 @@ from zoo.models.context import EarlierLayers
 from zoo.models.fields import stated
 from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual as ResidualModule
-from zoo.models.stack import ZooStack
+from zoo.models.stack import ZooStack, stacks_of
 from zoo.registry import VARIANTS, parse_name
 
 from .layers import IN_A_LAYER, merged, pattern
@@ -141,11 +141,8 @@ class Reader:
 
     def draw(self, name: str, task: str) -> Drawing:
         self._owners.clear()
-        prefix = "" if self.body is self.model else f"{self.model.base_model_prefix}."
-        stacks = {self.model.config.stack: (self.body, prefix)}
-        if isinstance(self.body, ZooEncoderDecoder):
-            stacks = {stack: (getattr(self.body, stack), f"{prefix}{stack}.") for stack in ("encoder", "decoder")}
-        blocks = tuple(self.block(stack, label, path) for label, (stack, path) in stacks.items())
+        paths = {part: f"{path}." if path else "" for path, part in self.model.named_modules()}
+        blocks = tuple(self.block(stack, kind, paths[stack]) for kind, stack in stacks_of(self.model).items())
         return Drawing(name, task, blocks, tuple(self.head()), tuple(self.rules()))
 
     def block(self, stack: ZooStack, name: str, prefix: str) -> Block:

@@ -23,9 +23,9 @@ from zoo.converters.errors import ExportError, require
 from zoo.converters.weights import traceable
 from zoo.models import ZooPreTrainedModel
 from zoo.models.residual import SingleStream
-from zoo.models.stack import ZooStack
+from zoo.models.stack import ZooStack, stacks_of
 
-from .tracing import TOKENS, Inspected, input_names, kinds_of, output_names, stacks_of
+from .tracing import TOKENS, Inspected, input_names, kinds_of, output_names
 
 OPSET = 18
 HALVES, SINGLES = "halves", "singles"  # Names under which graphs refer to weights

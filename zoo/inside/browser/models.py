@@ -22,13 +22,14 @@ from zoo.converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
 from zoo.converters.weights import task_of
 from zoo.inside.explorer.models import Explored, with_quirks
 from zoo.inside.texts import encode
+from zoo.models.stack import stacks_of
 from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
 from zoo.registry.variants import active_quirks
 from zoo.training.generation.generating import generation_config, position_limit
 
 from .graphs import NUMBERS, Weights, depth, example, graph_of, inspected, owners, packed, rounded
 from .parts import ejected, named_shapes, parts_of
-from .tracing import Inspected, kinds_of, output_names, stacks_of
+from .tracing import Inspected, kinds_of, output_names
 
 STEPWISE = ("evaluation-sees-the-future", "every-step-is-position-zero")
 """Quirks of decoding token by token: each step sees the past alone, and has position 0."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from zoo.converters.errors import ExportError
 from zoo.converters.weights import task_of
 from zoo.models import Attention, ZooPreTrainedModel
-from zoo.models.stack import ZooStack
+from zoo.models.stack import ZooStack, stacks_of
 from zoo.registry import Task
 
 RESIDUAL = "residual"  # Ending of the names of a layer's residual connections
@@ -28,13 +28,6 @@ def kinds_of(model: ZooPreTrainedModel) -> tuple[str, ...]:
     """Kinds of attention, in the order in which the model computes them."""
     stack = model.config.stack
     return ("encoder", "decoder", "cross") if stack == "encoder-decoder" else (stack,)
-
-
-def stacks_of(model: ZooPreTrainedModel) -> dict[str, ZooStack]:
-    body: Any = model.model
-    if model.config.stack == "encoder-decoder":
-        return {"encoder": body.encoder, "decoder": body.decoder}
-    return {model.config.stack: body}
 
 
 def input_names(model: ZooPreTrainedModel) -> tuple[str, ...]:
