@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -98,27 +99,24 @@ class NormRecorder(TrainerCallback):
     def _watch(self, model: PreTrainedModel) -> None:
         for name, stack in stacks_of(model).items():
             for place, layer in enumerate(stack.layers):
-                self._hooks.append(layer.register_forward_hook(self._see_output(name, place), with_kwargs=True))
+                see = partial(self._see_output, name, place)
+                self._hooks.append(layer.register_forward_hook(see, with_kwargs=True))
                 for parameter in layer.parameters():
                     if parameter.requires_grad:
-                        see = self._see_gradient(name, place)
+                        see = partial(self._see_gradient, name, place)
                         self._hooks.append(parameter.register_post_accumulate_grad_hook(see))
 
-    def _see_output(self, stack: str, place: int) -> Callable[..., None]:
-        def see(layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor) -> None:
-            if self._active and layer.training:
-                key = (stack, kwargs.get("step", place))  # a shared layer is applied more than once
-                self._activations[key] = output.detach().float().pow(2).mean().sqrt()
+    def _see_output(
+        self, stack: str, place: int, layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor
+    ) -> None:
+        if self._active and layer.training:
+            key = (stack, kwargs.get("step", place))  # a shared layer is applied more than once
+            self._activations[key] = output.detach().float().pow(2).mean().sqrt()
 
-        return see
-
-    def _see_gradient(self, stack: str, place: int) -> Callable[[Tensor], None]:
-        def see(parameter: Tensor) -> None:
-            if self._active and parameter.grad is not None:
-                square = parameter.grad.detach().float().pow(2).sum()
-                self._gradients.setdefault((stack, place), {})[id(parameter)] = square
-
-        return see
+    def _see_gradient(self, stack: str, place: int, parameter: Tensor) -> None:
+        if self._active and parameter.grad is not None:
+            square = parameter.grad.detach().float().pow(2).sum()
+            self._gradients.setdefault((stack, place), {})[id(parameter)] = square
 
 
 def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figure:

@@ -6,9 +6,10 @@ move positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -131,36 +132,30 @@ def observed(stack: ZooStack, name: str, heads: dict[str, Tensor], layers: Tenso
                     kind = "cross" if module.is_cross else name
                     done.enter_context(observed_attention(module, kind, heads[kind], seen))
                 elif path.rpartition("_")[2] == RESIDUAL:
-                    done.callback(module.register_forward_hook(stage(seen, f"layers.{number}.{path}")).remove)
-            done.callback(layer.register_forward_hook(switch(seen, layers), with_kwargs=True).remove)
+                    done.callback(module.register_forward_hook(partial(keep, seen, f"layers.{number}.{path}")).remove)
+            done.callback(layer.register_forward_hook(partial(choose, seen, layers), with_kwargs=True).remove)
         yield seen
 
 
-def stage(seen: Seen, path: str) -> Callable[..., None]:
-    """A hook that records the stream that a residual connection returns."""
-
-    def keep(module: nn.Module, given: Any, returned: Tensor) -> None:
-        seen.stages[path] = returned
-
-    return keep
+def keep(seen: Seen, path: str, module: nn.Module, given: Any, returned: Tensor) -> None:
+    """Record the stream that a residual connection returns."""
+    seen.stages[path] = returned
 
 
-def switch(seen: Seen, layers: Tensor) -> Callable[..., Tensor]:
-    """A hook that leaves out a layer of factor 0, and records the stream."""
-
-    def choose(module: nn.Module, given: Any, named: dict[str, Any], returned: Tensor) -> Tensor:
-        before, step = given[0], len(seen.layers)
-        if not seen.layers:
-            seen.stages = {"embeddings": before, **seen.stages}
-            seen.layers.append(before)
-            step = 1
-        after = torch.where(layers[step - 1] > 0, returned, before)
-        last = next(reversed(seen.stages))
-        seen.stages[last] = after if last != "embeddings" else before
-        seen.layers.append(after)
-        return after
-
-    return choose
+def choose(
+    seen: Seen, layers: Tensor, module: nn.Module, given: Any, named: dict[str, Any], returned: Tensor
+) -> Tensor:
+    """Leave out a layer of factor 0, and record the stream."""
+    before, step = given[0], len(seen.layers)
+    if not seen.layers:
+        seen.stages = {"embeddings": before, **seen.stages}
+        seen.layers.append(before)
+        step = 1
+    after = torch.where(layers[step - 1] > 0, returned, before)
+    last = next(reversed(seen.stages))
+    seen.stages[last] = after if last != "embeddings" else before
+    seen.layers.append(after)
+    return after
 
 
 @contextmanager
