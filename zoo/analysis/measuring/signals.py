@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,26 +53,22 @@ def recorded(model: PreTrainedModel) -> Iterator[list[Signal]]:
     with ExitStack() as hooks:
         for path, module in model.named_modules():
             if isinstance(module, Residual):
-                hooks.enter_context(module.register_forward_pre_hook(recorder(path, module, found)))
+                hooks.enter_context(module.register_forward_pre_hook(partial(note, path, module, found)))
         yield found
 
 
-def recorder(path: str, module: Residual, found: list[Signal]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
-    """A hook that notes the stream, and the branch as it is when it has passed the connection's modules."""
+def note(path: str, module: Residual, found: list[Signal], _: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Note the stream, and the branch as it is when it has passed the connection's modules."""
+    stream, sublayer, *others = arguments
 
-    def before(_: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        stream, sublayer, *others = arguments
+    def noting(*inputs: Any, **named: Any) -> Any:
+        output = sublayer(*inputs, **named)
+        branch = output[0] if isinstance(output, tuple) else output
+        branch = module.dropout(module.scale(module.norm_branch(branch)))
+        found.append(Signal(path, size(stream), size(module.added(module.skip(stream), branch))))
+        return output
 
-        def noting(*inputs: Any, **named: Any) -> Any:
-            output = sublayer(*inputs, **named)
-            branch = output[0] if isinstance(output, tuple) else output
-            branch = module.dropout(module.scale(module.norm_branch(branch)))
-            found.append(Signal(path, size(stream), size(module.added(module.skip(stream), branch))))
-            return output
-
-        return (stream, noting, *others)
-
-    return before
+    return (stream, noting, *others)
 
 
 def size(values: Tensor) -> float:
