@@ -82,6 +82,17 @@ def test_an_interrupted_round_goes_on(tmp_path: Path) -> None:
     assert (3, [NAMES[0]]) not in [(seed, names) for seed, names, _ in rest.asked]
 
 
+def test_added_seeds_have_the_rate_of_a_run_that_has_one(tmp_path: Path) -> None:
+    one, unsteady = session(benchmark(tmp_path), recorded=False), NAMES[3]
+    one.run("", NAMES, [0, 1, 2])
+    lost = {"settings": {}, "values": {}, "error": "refused"}
+    one.rows = [replace(row, **lost) if (row.variant, row.seed) == (unsteady, 0) else row for row in one.rows]
+    begun = len(one.asked)
+    one.decide("", NAMES)
+    rates = [values["learning_rate"] for _, names, values in one.asked[begun:] if unsteady in names]
+    assert rates and set(rates) == {RATES[unsteady]}
+
+
 def test_a_benchmark_of_equal_seeds_is_not_recorded_otherwise(tmp_path: Path) -> None:
     fixed = benchmark(tmp_path, most_seeds=None)
     with pytest.raises(ConfigError, match="most_seeds in its definition"):

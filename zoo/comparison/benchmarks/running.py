@@ -104,7 +104,9 @@ class BenchmarkRun:
                 return
             self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {', '.join(sorted(undecided))}")
             wanted |= {(names[0], seed) for _, seed in wanted if self.key(condition, names[0], seed) not in rows}
-            chosen = {one.variant: self.swept(one.rows[0]) for one in verdicts.standings}
+            chosen = {
+                one.variant: self.swept(min(one.rows, key=lambda row: bool(row.error))) for one in verdicts.standings
+            }
             for seed, values in sorted({(seed, json.dumps(chosen[name])) for name, seed in wanted}):
                 alike = [name for name, one in sorted(wanted) if (one, json.dumps(chosen[name])) == (seed, values)]
                 added = self.compared(condition, alike, [seed], baseline=names[0], chosen=json.loads(values))
