@@ -53,9 +53,10 @@ class Vanilla(Original, name="vanilla"):
             return KeyMap.of(
                 *stack(r"^encoder", "model"), (r"^linear\.(weight|bias)$", r"classifier.\1"), owner=self.name
             )
+        reuses_norm = config.has_quirk("feed-forward-reuses-cross-norm")
         rows = [
             *stack(r"^encoder", "model.encoder"),
-            *stack(r"^decoder", "model.decoder", after_mlp=None),
+            *stack(r"^decoder", "model.decoder", second="mlp" if reuses_norm else "cross_attn"),
             (r"^decoder\.fc\.(weight|bias)$", r"lm_head.\1"),
         ]
         dead = {}
@@ -68,36 +69,29 @@ class Vanilla(Original, name="vanilla"):
                 rows.append((joint, rf"{layer}.dead.{ours}.\2"))
             else:
                 dead[joint] = rf"decoder.blocks.\1.attention.{theirs}.\2"
-        second, third = (rf"{block}\.norm_{number}\.(weight|bias)$" for number in (2, 3))
-        if not config.has_quirk("feed-forward-reuses-cross-norm"):
-            rows.append((second, rf"{layer}.cross_attn_residual.norm_out.\2"))
+        third = rf"{block}\.norm_3\.(weight|bias)$"
+        if not reuses_norm:
             rows.append((third, rf"{layer}.mlp_residual.norm_out.\2"))
+        elif config.keep_dead:
+            rows.append((third, rf"{layer}.dead.norm.\2"))
         else:
-            rows.append((second, rf"{layer}.mlp_residual.norm_out.\2"))
-            if config.keep_dead:
-                rows.append((third, rf"{layer}.dead.norm.\2"))
-            else:
-                dead[third] = r"decoder.blocks.\1.norm_2.\2"
+            dead[third] = r"decoder.blocks.\1.norm_2.\2"
         return KeyMap.of(*rows, dead=dead, owner=self.name)
 
 
 ATTENTION = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "proj": "o_proj"}
 
 
-def stack(theirs: str, ours: str, after_mlp: str | None = "norm_2") -> list[tuple[str, str]]:
-    """The rows that encoder and decoder have in common."""
+def stack(theirs: str, ours: str, second: str = "mlp") -> list[tuple[str, str]]:
+    """The rows that encoder and decoder have in common; the second norm is that of one of the sublayers."""
     block, layer = rf"{theirs}\.blocks\.(\d+)", rf"{ours}.layers.\1"
     rows = [
         (rf"{theirs}\.tok_emb\.weight$", f"{ours}.embed_tokens.weight"),
         (rf"{theirs}\.pos_emb\.weight$", f"{ours}.position.weight"),
         (rf"{block}\.norm_1\.(weight|bias)$", rf"{layer}.self_attn_residual.norm_out.\2"),
+        (rf"{block}\.norm_2\.(weight|bias)$", rf"{layer}.{second}_residual.norm_out.\2"),
         (rf"{block}\.mlp\.0\.(weight|bias)$", rf"{layer}.mlp.up_proj.\2"),
         (rf"{block}\.mlp\.3\.(weight|bias)$", rf"{layer}.mlp.down_proj.\2"),
     ]
-    rows += [
-        (rf"{block}\.attention\.{name}\.(weight|bias)$", rf"{layer}.self_attn.{proj}.\2")
-        for name, proj in ATTENTION.items()
-    ]
-    if after_mlp is not None:
-        rows.append((rf"{block}\.{after_mlp}\.(weight|bias)$", rf"{layer}.mlp_residual.norm_out.\2"))
-    return rows
+    projections = ((rf"{block}\.attention\.{name}", proj) for name, proj in ATTENTION.items())
+    return rows + [(rf"{name}\.(weight|bias)$", rf"{layer}.self_attn.{proj}.\2") for name, proj in projections]

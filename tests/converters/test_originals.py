@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from transformers.utils import logging
 
 import zoo
+from zoo.base.errors import ConfigError, UnknownOverrideError, UnknownQuirkError
 from zoo.converters import CONVERTERS, convert_back, errors, sniff
 from zoo.models import ZooEncoder, ZooForCausalLM, ZooForConditionalGeneration, ZooForSequenceClassification
 
@@ -175,34 +176,33 @@ def test_what_shapes_do_not_say_is_asked_for_by_name(name, asked):
     assert all(f"{hint}=..." in str(caught.value) for hint in asked)
 
 
-def test_wrong_hints_are_refused():
-    with pytest.raises(zoo.base.errors.UnknownOverrideError, match="did you mean 'num_attention_heads'"):
-        zoo.convert(nlpt.random_state_dict(), num_atention_heads=3)
-    with pytest.raises(errors.ConversionError, match="task='masked-lm' was given"):
-        zoo.convert(nlpt.random_state_dict(), task="masked-lm")
-    with pytest.raises(
-        errors.ConversionError, match=r"num_hidden_layers=5 was given, but this checkpoint has num_hidden_layers=2"
-    ):
-        convert_vanilla(vanilla.random_state_dict(), num_hidden_layers=5)
-    with pytest.raises(zoo.base.errors.ConfigError, match="does not divide"):
-        zoo.convert(d2l.random_state_dict(), num_attention_heads=5)
-    with pytest.raises(zoo.base.errors.UnknownQuirkError, match="did you mean 'max-pools-padding'"):
-        convert_vanilla(vanilla.random_state_dict(), quirks=("max-pool-padding",))
-    with pytest.raises(errors.ConversionError, match="input_characters has 2 characters, but this checkpoint has 9"):
-        zoo.convert(explicando.random_state_dict(), **EXPLICANDO, input_characters="ab", output_characters=None)
+SEQ2SEQ_HINTS, TEXT = CASES["vanilla"][1], dict(**EXPLICANDO, input_characters="ab", output_characters=None)
+LAYERS = "num_hidden_layers=5 was given, but this checkpoint has num_hidden_layers=2"
+QUIRK = dict(**SEQ2SEQ_HINTS, quirks=("max-pool-padding",))
+FEW = "input_characters has 2 characters, but this checkpoint has 9"
+MISSPELT, ONE = dict(num_atention_heads=3), torch.zeros(1)
 
 
-def test_unknown_formats_are_refused():
-    with pytest.raises(errors.UnknownFormatError, match=r"no format has the keys foo.*--from on the command line"):
-        zoo.convert({"foo": torch.zeros(1)})
-    with pytest.raises(errors.UnknownConverterError, match="did you mean 'vanilla'"):
-        zoo.convert(vanilla.random_state_dict(), "vanila")
-    with pytest.raises(errors.ConversionError, match="holds no tensors"):
-        zoo.convert({})
-    with pytest.raises(errors.ConversionError, match="a int was given"):
-        zoo.convert(3)
-    with pytest.raises(errors.ConversionError, match="no tensors: epoch"):
-        zoo.convert({"w": torch.zeros(1), "epoch": 3})
+@pytest.mark.parametrize(
+    ("source", "hints", "error", "says"),
+    [
+        (nlpt.random_state_dict, MISSPELT, UnknownOverrideError, "did you mean 'num_attention_heads'"),
+        (nlpt.random_state_dict, dict(task="masked-lm"), errors.ConversionError, "task='masked-lm' was given"),
+        (vanilla.random_state_dict, dict(**SEQ2SEQ_HINTS, num_hidden_layers=5), errors.ConversionError, LAYERS),
+        (d2l.random_state_dict, dict(num_attention_heads=5), ConfigError, "does not divide"),
+        (vanilla.random_state_dict, QUIRK, UnknownQuirkError, "did you mean 'max-pools-padding'"),
+        (explicando.random_state_dict, TEXT, errors.ConversionError, FEW),
+        # Formats
+        (dict(foo=ONE), {}, errors.UnknownFormatError, r"no format has the keys foo.*--from on the command line"),
+        (vanilla.random_state_dict, dict(origin="vanila"), errors.UnknownConverterError, "did you mean 'vanilla'"),
+        ({}, {}, errors.ConversionError, "holds no tensors"),
+        (3, {}, errors.ConversionError, "a int was given"),
+        (dict(w=ONE, epoch=3), {}, errors.ConversionError, "no tensors: epoch"),
+    ],
+)
+def test_wrong_hints_and_unknown_formats_are_refused(source, hints, error, says):
+    with pytest.raises(error, match=says):
+        zoo.convert(source() if callable(source) else source, **hints)
 
 
 def test_unknown_missing_and_misshapen_keys_are_all_listed():

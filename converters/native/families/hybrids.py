@@ -16,7 +16,7 @@ from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_rows
 from ..common import norms, without
-from ..declared import Field, Keys, pairs, table
+from ..declared import Field, Keys, pairs, same, table
 from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
@@ -63,23 +63,19 @@ def strengths_and_decays(config: ZooConfig) -> Transform:
     return split_rows((value_heads // key_heads,) * 2, key_heads)
 
 
-DELTA: Keys = {
-    ("self_attn.in_proj_qkv.weight", "self_attn.in_proj_z.weight"): (
-        "linear_attn.in_proj_qkvz.weight",
-        mixed_and_gates,
-    ),
-    ("self_attn.in_proj_b.weight", "self_attn.in_proj_a.weight"): (
-        "linear_attn.in_proj_ba.weight",
-        strengths_and_decays,
-    ),
-    "self_attn.conv1d.weight": "linear_attn.conv1d.weight",
-    "self_attn.dt_bias": "linear_attn.dt_bias",
-    "self_attn.norm.weight": "linear_attn.norm.weight",
-    "self_attn.out_proj.weight": "linear_attn.out_proj.weight",
-}
+def joined(*names: str) -> tuple[str, ...]:
+    return tuple(f"self_attn.{name}.weight" for name in names)
 
-DELTA_MODULES = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d", "norm", "out_proj")
-"""Modules of the delta rule where a class has each by itself."""
+
+DELTA_MODULES = {
+    **{f"self_attn.{name}.weight": f"linear_attn.{name}.weight" for name in ("conv1d", "norm", "out_proj")},
+    "self_attn.dt_bias": "linear_attn.dt_bias",
+}
+DELTA: Keys = {
+    joined("in_proj_qkv", "in_proj_z"): ("linear_attn.in_proj_qkvz.weight", mixed_and_gates),
+    joined("in_proj_b", "in_proj_a"): ("linear_attn.in_proj_ba.weight", strengths_and_decays),
+    **DELTA_MODULES,
+}
 
 
 class Qwen3Next(ExpertsLike, name="qwen3_next"):
@@ -147,9 +143,8 @@ class Qwen35Text(Qwen3Next, name="qwen3_5_text"):
     only = {"hidden_act": "silu"}
     only_options = {}
     layer = {
-        **without(Qwen3Next.layer, *EXPERTS, *SHARED_EXPERT, *DELTA),
-        **{f"self_attn.{name}.weight": f"linear_attn.{name}.weight" for name in DELTA_MODULES},
-        "self_attn.dt_bias": "linear_attn.dt_bias",
+        **without(Qwen3Next.layer, *EXPERTS, *SHARED_EXPERT, *(key for key in DELTA if isinstance(key, tuple))),
+        **{f"self_attn.in_proj_{name}.weight": f"linear_attn.in_proj_{name}.weight" for name in ("qkv", *"zba")},
         **GATED,
     }
     reasons = {**Qwen3Next.reasons, "feed_forward": LlamaLike.reasons["feed_forward"]}
@@ -202,12 +197,8 @@ class Lfm2(LlamaLike, name="lfm2"):
 KIMI_DELTA: Keys = {
     "self_attn.in_proj_qkv.weight": (tuple(f"self_attn.{p}_proj.weight" for p in "qkv"), join(3)),
     "self_attn.in_proj_b.weight": "self_attn.b_proj.weight",
-    "self_attn.f_a_proj.weight": "self_attn.forget_gate.f_a_proj.weight",
-    "self_attn.f_b_proj.weight": "self_attn.forget_gate.f_b_proj.weight",
-    "self_attn.dt_bias": "self_attn.forget_gate.dt_bias",
-    "self_attn.conv1d.weight": "self_attn.conv1d.weight",
-    "self_attn.g_a_proj.weight": "self_attn.g_a_proj.weight",
-    "self_attn.g_b_proj.weight": "self_attn.g_b_proj.weight",
+    **{f"self_attn.{p}": f"self_attn.forget_gate.{p}" for p in ("f_a_proj.weight", "f_b_proj.weight", "dt_bias")},
+    **same(*joined("conv1d", "g_a_proj", "g_b_proj")),
     "self_attn.norm.weight": "self_attn.o_norm.weight",
     "self_attn.out_proj.weight": "self_attn.o_proj.weight",
 }
