@@ -68,18 +68,15 @@ class TorchNN(Converter, name="torch-nn"):
         fixed = (name for name, need in NEEDS.items() if need is not ANY and not isinstance(need, tuple))
         plain = {name: NEEDS[name] for name in fixed if not callable(NEEDS[name])}
         settings = {**plain, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "vocab_size": 1, **hints}
-        variant = f"{settings['norm_placement']}-norm"
+        variant = "pre-norm" if settings["norm_placement"] == "pre" else "post-norm"
         config = make_config(variant, Task.FEATURE_EXTRACTION, **stack, **settings)
+        if wrong := unlike(config):
+            raise NotConvertibleError(self.name, wrong)
         norm_biases = any(key.endswith("layers.0.norm1.bias") for key in given)  # none in modules with bias=False
         return Plan(model_class, config, key_map(model_class, config, norm_biases))
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        needs = {field: admissible(need, config) for field, need in NEEDS.items()}
-        wrong = [
-            f"{field} is {getattr(config, field)!r}, it has {' or '.join(map(repr, values))}"
-            for field, values in needs.items()
-            if ANY not in values and getattr(config, field) not in values
-        ]
+        wrong = unlike(config)
         if config.attention_out_bias != config.attention_bias or config.mlp_bias != config.attention_bias:
             wrong.append("some layers have biases and others do not")
         if model_class not in BODIES:
@@ -89,6 +86,16 @@ class TorchNN(Converter, name="torch-nn"):
         if config.quirks or wrong:
             raise NotConvertibleError(self.name, [*wrong, *(f"the quirk {quirk} is on" for quirk in config.quirks)])
         return key_map(model_class, config, bool(config.attention_bias))
+
+
+def unlike(config: ZooConfig) -> list[str]:
+    """Name settings that its models do not express."""
+    needs = {field: admissible(need, config) for field, need in NEEDS.items()}
+    return [
+        f"{field} is {getattr(config, field)!r}, it has {' or '.join(map(repr, values))}"
+        for field, values in needs.items()
+        if ANY not in values and getattr(config, field) not in values
+    ]
 
 
 def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:

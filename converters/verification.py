@@ -61,14 +61,12 @@ def sample_inputs(model: ZooPreTrainedModel, *, longest: int = 9) -> dict[str, d
     batches = {"padded": {"input_ids": padded, "attention_mask": mask}}
     if pad is not None or task != Task.SEQUENCE_CLASSIFICATION:
         batches["full"] = {"input_ids": ids(2, longest, config.vocab_size)}
-    if config.stack == "encoder" and config.type_vocab_size:
-        for batch in batches.values():
-            shape = batch["input_ids"].shape
+    for batch in batches.values():
+        shape = batch["input_ids"].shape
+        if config.stack == "encoder" and config.type_vocab_size:
             batch["token_type_ids"] = torch.randint(0, config.type_vocab_size, shape, generator=generator)
-    if config.stack == "encoder-decoder":
-        for batch in batches.values():
-            rows = len(batch["input_ids"])
-            batch["decoder_input_ids"] = ids(rows, max(1, longest - 1), config.decoder_vocab_size)
+        if config.stack == "encoder-decoder":
+            batch["decoder_input_ids"] = ids(shape[0], max(1, longest - 1), config.decoder_vocab_size)
     if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM):
         prompts = {"input_ids": padded, "attention_mask": mask}
         if task == Task.CAUSAL_LM:

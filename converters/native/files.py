@@ -146,7 +146,6 @@ AWKWARD = (
 )
 """Texts that tokenizers often treat differently."""
 
-WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
 """Names of weights in one file, and of the index of several files."""
 
@@ -188,7 +187,7 @@ def weight_files(folder: Path) -> list[Path]:
             return [path]
         if (path := find(folder, index)) is not None:
             return [member(folder, name, path) for name in names_in(path)]
-    raise ConversionError(f"{str(folder)!r} has none of {', '.join((*WHOLE, *INDEXES.values()))}")
+    raise ConversionError(f"{str(folder)!r} has none of {', '.join((*INDEXES, *INDEXES.values()))}")
 
 
 def find(folder: Path, name: str) -> Path | None:

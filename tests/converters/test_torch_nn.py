@@ -80,6 +80,10 @@ def test_what_the_file_does_not_say_is_asked_for():
     with pytest.raises(MissingHintError, match="does not have hidden_act"):
         zoo.convert(odd)
     assert zoo.convert(odd, hidden_act="tanh").config.hidden_act == "tanh"
+    with pytest.raises(NotConvertibleError, match="norm_placement is 'sandwich', it has 'pre' or 'post'"):
+        zoo.convert(weights, norm_placement="sandwich", **HINTS)
+    with pytest.raises(NotConvertibleError, match="position is 'rotary', it has 'none'"):
+        zoo.convert(weights, norm_placement="post", position="rotary", **HINTS)
 
 
 def test_layers_that_differ_are_refused():

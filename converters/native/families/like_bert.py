@@ -257,11 +257,7 @@ class NomicBert(EncoderFormat, name="nomic_bert"):
         "embedding_norm": "embeddings.LayerNorm",
     }
     layer = {**ATTENTION, **GATED, **norms("post_attention_layernorm", "post_mlp_layernorm", "norm_out")}
-    heads = {
-        "feature-extraction": {},
-        "sequence-classification": pooled("nomic_bert.pooler.dense"),
-        "token-classification": {"classifier": "classifier"},
-    }
+    heads = without(encoder_heads({}, pooled("nomic_bert.pooler.dense")), Task.MASKED_LM)
 
 
 class EuroBert(EncoderFormat, name="eurobert"):
@@ -272,9 +268,5 @@ class EuroBert(EncoderFormat, name="eurobert"):
     always = {**Llama.always, "norm_placement": "pre", "final_norm": True}
     body = Llama.body
     layer = Llama.layer
-    heads = {
-        "feature-extraction": {},
-        "masked-lm": {"lm_head": "lm_head"},
-        "token-classification": {"classifier": "classifier"},
-    }
+    heads = without(encoder_heads({"lm_head": "lm_head"}, {}), Task.SEQUENCE_CLASSIFICATION)
     of_task = encoder_tasks(lm_head_transform=False, lm_head_bias=lambda config: config.mlp_bias)
