@@ -70,6 +70,12 @@ def unfollowed(settings: GenerationConfig, followed: Collection[str] = ()) -> li
     return sorted(name for name in given - FOLLOWED - {*followed} if not name.startswith("_"))
 
 
+def refuse_foreign(engine: str, foreign: Collection[str]) -> None:
+    """Refuse settings of generation that an engine does not follow."""
+    if foreign:
+        raise ConfigError(f"{engine} does not follow {', '.join(foreign)}; leave it out, or use another engine")
+
+
 def task_saved(config: ZooConfig) -> str:
     """The task of the head that a configuration was saved with; feature-extraction for bodies."""
     saved = (config.architectures or [None])[0]
@@ -256,10 +262,8 @@ class WritingModel(EngineModel, GenerationMixin):
         """Generate as transformers would; scores, if asked for, are mean log-probabilities a token."""
         settings = copy.deepcopy(generation_config or self.generation_config)
         unknown = {name: options.pop(name) for name in [*options] if not hasattr(settings, name)}
-        if foreign := [name for name, value in unknown.items() if isinstance(value, Tensor) or value]:
-            raise ConfigError(
-                f"{self.engine_name} does not follow {', '.join(foreign)}; leave it out, or use another engine"
-            )
+        foreign = [name for name, value in unknown.items() if isinstance(value, Tensor) or value]
+        refuse_foreign(self.engine_name, foreign)
         for name, value in options.items():
             setattr(settings, name, value)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask

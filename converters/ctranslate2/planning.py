@@ -7,12 +7,11 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from zoo.base.errors import ConfigError
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.models.fields import ANY
 from zoo.registry import Task
 
-from ..engine import unfollowed
+from ..engine import refuse_foreign, unfollowed
 from ..native.common import TABLE_POSITIONS
 from ..planning import arithmetic_of
 from ..symmetries import find_route
@@ -59,8 +58,7 @@ def looks_back(settings: GenerationConfig) -> list[str]:
 
 
 def options_of(settings: GenerationConfig, config: ZooConfig) -> dict[str, Any]:
-    if foreign := foreign_settings(settings, config):
-        raise ConfigError(f"CTranslate2 does not follow {', '.join(foreign)}; leave it out, or use another engine")
+    refuse_foreign("CTranslate2", foreign_settings(settings, config))
     found: dict[str, Any] = {"beam_size": 1}  # its own default is 2
     found |= {
         theirs: getattr(settings, name) for name, theirs in OPTIONS.items() if getattr(settings, name) is not None

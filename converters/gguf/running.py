@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError, ConfigError, InputError
 from zoo.models import ZooConfig
 
-from ..engine import ScoredText, WritingModel, Written, is_scored, unfollowed
+from ..engine import ScoredText, WritingModel, Written, is_scored, refuse_foreign, unfollowed
 from ..verification import ends_of
 from .architectures import FILE
 from .serving import Server
@@ -58,8 +58,7 @@ class GgufModel(WritingModel):
         ]
 
     def request(self, settings: GenerationConfig) -> dict[str, Any]:
-        if foreign := unfollowed(settings):
-            raise ConfigError(f"llama.cpp does not follow {', '.join(foreign)}; leave it out, or use another engine")
+        refuse_foreign(self.engine_name, unfollowed(settings))
         if (settings.num_return_sequences or 1) > 1 and not settings.do_sample:
             raise ConfigError(
                 f"num_return_sequences={settings.num_return_sequences} was given without do_sample=True: llama.cpp has "
