@@ -12,7 +12,6 @@ from ...transforms import split
 from ..common import attention, mlp, norms, without
 from ..declared import Field, choice, same
 from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
-from ..encoder_decoders import computed_table
 from ..encoders import (
     BERT_FIELDS,
     BERT_LAYER,
@@ -25,6 +24,7 @@ from ..encoders import (
     pooled,
     transformed,
 )
+from .bart import computed_table
 from .llama import ATTENTION, GATED, NO_BIASES, Llama
 
 EMBEDDING_SIZE = Field(
