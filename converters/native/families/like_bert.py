@@ -12,7 +12,8 @@ from ...transforms import split
 from ..common import attention, mlp, norms, without
 from ..declared import Field, choice, same
 from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
-from ..encoders import (
+from .bart import computed_table
+from .bert import (
     BERT_FIELDS,
     BERT_LAYER,
     POST_NORM,
@@ -24,7 +25,6 @@ from ..encoders import (
     pooled,
     transformed,
 )
-from .bart import computed_table
 from .llama import ATTENTION, GATED, NO_BIASES, Llama
 
 EMBEDDING_SIZE = Field(
