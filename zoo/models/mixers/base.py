@@ -89,8 +89,7 @@ class Mixer(nn.Module):
         # The tokens of a row move to its beginning, in their order, and padding after them.
         places = torch.where(is_token, is_token.cumsum(1), is_token.sum(1, keepdim=True) + (~is_token).cumsum(1)) - 1
         places = places.unsqueeze(-1).expand_as(hidden_states)
-        tokens = hidden_states.masked_fill(~is_token.unsqueeze(-1), 0)
-        tokens = torch.zeros_like(tokens).scatter(1, places, tokens)
+        tokens = torch.zeros_like(hidden_states).scatter(1, places, hidden_states.masked_fill(~is_token[..., None], 0))
         is_token = is_token.sort(dim=1, descending=True).values
         return self.mix(tokens, past, None if past is None else is_token).gather(1, places), None
 

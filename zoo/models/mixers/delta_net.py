@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
 
-from zoo.base.errors import ConfigError, UnsupportedOperationError
+from zoo.base.errors import ConfigError, InputError
 
 from ..configuration import ZooConfig
 from ..norms import RMSNorm
@@ -60,8 +60,7 @@ class GatedDeltaNet(Mixer):
         self.in_proj_b = nn.Linear(config.hidden_size, self.num_value_heads, bias=False)
         self.in_proj_a = nn.Linear(config.hidden_size, self.num_value_heads, bias=False)
         self.conv1d = CausalConvolution(sum(self.widths), option(config, type(self), "linear_conv_kernel_dim"))
-        self.A_log = nn.Parameter(torch.empty(self.num_value_heads))
-        self.dt_bias = nn.Parameter(torch.empty(self.num_value_heads))
+        self.A_log, self.dt_bias = (nn.Parameter(torch.empty(self.num_value_heads)) for _ in range(2))
         self.norm = RMSNorm(self.value_dim, config)
         self.out_proj = nn.Linear(values, config.hidden_size, bias=False)
         grouped = f", {self.num_key_heads} for queries and keys" if self.num_key_heads != self.num_value_heads else ""
@@ -88,25 +87,21 @@ class GatedDeltaNet(Mixer):
         with in_own_precision(hidden_states.device):
             precise = at_least_float32(hidden_states.dtype)
             query, key, value = mixed.to(precise).split(self.widths, dim=-1)
-            repeats = self.num_value_heads // self.num_key_heads
-            query, key = (
-                unit_heads(states, self.num_key_heads).repeat_interleave(repeats, dim=1) for states in (query, key)
-            )
+            query, key = (unit_heads(states, self.num_key_heads, self.num_value_heads) for states in (query, key))
             value = value.unflatten(-1, (self.num_value_heads, -1)).transpose(1, 2)
             strength = self.strongest * strength.to(precise).sigmoid()
             decay = -self.A_log.to(precise).exp() * F.softplus(decay.to(precise) + self.dt_bias)
             decay, strength = (of_tokens(is_token, states).transpose(1, 2) for states in (decay, strength))
             read, state = gated_delta_rule(query * self.key_dim**-0.5, key, value, decay, strength, memory_of(past))
         if past is not None:
-            keep_memory(past, state)
+            past.update_recurrent_state(state)
         read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
-        gate = F.silu(self.in_proj_z(hidden_states).view_as(read))
-        return self.out_proj((read * gate).flatten(2))
+        return self.out_proj((read * F.silu(self.in_proj_z(hidden_states).view_as(read))).flatten(2))
 
 
-def unit_heads(states: Tensor, num_heads: int) -> Tensor:
-    """Queries or keys as unit vectors per head: (batch_size, num_heads, seq_len, key_dim)."""
-    heads = states.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+def unit_heads(states: Tensor, num_heads: int, repeated: int) -> Tensor:
+    """Queries or keys as unit vectors per head, each repeated for the heads of values that it serves."""
+    heads = states.unflatten(-1, (num_heads, -1)).transpose(1, 2).repeat_interleave(repeated // num_heads, dim=1)
     return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
 
 
@@ -116,24 +111,17 @@ def of_tokens(is_token: Tensor | None, states: Tensor) -> Tensor:
 
 
 def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:
-    """The memory in a layer of the cache, (batch_size, num_heads, key_dim, value_dim), or None."""
-    state: Tensor | None = past.recurrent_states[0] if past is not None else None
-    # The cache is written in place, and a gradient may want it as it was.
-    return state.clone() if state is not None and torch.is_grad_enabled() else state
-
-
-def keep_memory(past: LinearAttentionLayer, state: Tensor) -> None:
-    """Write the memory into a layer of the cache, of which transformers would crop the convolution's state alone."""
-    past.update_recurrent_state(state)
+    """The memory in a layer of the cache, which cannot be cropped as the state of its convolution can, or None."""
+    if past is None:
+        return None
     past.crop = refuse_crop
+    state: Tensor | None = past.recurrent_states[0]
+    return state.clone() if state is not None and torch.is_grad_enabled() else state
 
 
 def refuse_crop(tokens_to_remove: int) -> None:
     if tokens_to_remove:
-        raise UnsupportedOperationError(
-            f"crop({tokens_to_remove}) was asked of a cache with a memory, which gives no tokens back: read the "
-            "shorter text again; as assistant_model, give a model with attention in all layers, or short convolutions"
-        )
+        raise InputError("a cache with a memory gives no tokens back: read the text again, or give another assistant")
 
 
 def draw_decays(rate: nn.Parameter, bias: nn.Parameter) -> None:
@@ -145,12 +133,11 @@ def draw_decays(rate: nn.Parameter, bias: nn.Parameter) -> None:
     init.copy_(bias, step + torch.log(-torch.expm1(-step)))
 
 
-def sizes(config: ZooConfig) -> tuple[int, int, int, int]:
+def sizes(config: ZooConfig) -> tuple[int, ...]:
     """Number of key heads and of value heads, and the widths of a key and a value."""
     usual = (config.num_attention_heads,) * 2 + (config.head_dim,) * 2
     given = (option(config, GatedDeltaNet, name) for name in HEADS)
-    key_heads, value_heads, key_dim, value_dim = (own or other for own, other in zip(given, usual, strict=True))
-    return key_heads, value_heads, key_dim, value_dim
+    return tuple(own or other for own, other in zip(given, usual, strict=True))
 
 
 class KimiDeltaAttention(Mixer):
@@ -196,7 +183,7 @@ class KimiDeltaAttention(Mixer):
         with in_own_precision(hidden_states.device):
             precise = at_least_float32(hidden_states.dtype)
             query, key, value = mixed.to(precise).chunk(3, dim=-1)
-            query, key = (unit_heads(states, self.num_heads) for states in (query, key))
+            query, key = (unit_heads(states, self.num_heads, self.num_heads) for states in (query, key))
             rate = self.A_log.to(precise).exp()[:, None, None]
             decay = -rate * self.heads(of_tokens(is_token, F.softplus(decay.to(precise) + self.dt_bias)))
             strength = of_tokens(is_token, strength.to(precise).sigmoid()).transpose(1, 2)
@@ -204,7 +191,7 @@ class KimiDeltaAttention(Mixer):
                 query * self.head_dim**-0.5, key, self.heads(value), decay, strength, memory_of(past)
             )
         if past is not None:
-            keep_memory(past, state)
+            past.update_recurrent_state(state)
         read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
         gate = self.g_b_proj(self.g_a_proj(hidden_states)).sigmoid().view_as(read)
         return self.out_proj((read * gate).flatten(2))
