@@ -42,11 +42,16 @@ def by_day_and_night(variants):
     return [pytest.param(*pair, marks=at_night if pair[0] in TRACED and pair not in BY_DAY else ()) for pair in pairs]
 
 
+def build(name: str, task: str):
+    """A model with the special ids 0, 1 and 19."""
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 19}
+    ids |= {"decoder_start_token_id": 1} if task == "seq2seq-lm" else {}
+    return zoo.build(name, task, **SIZES, **ids, max_position_embeddings=POSITIONS, seed=0)
+
+
 def endless(variant: str):
     """A model that never writes the token that would end its output."""
-    more = {} if variant == "gpt2-style" else {"decoder_start_token_id": 1}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 19}
-    model = zoo.build(variant, VARIANTS[variant], **SIZES, **ids, max_position_embeddings=POSITIONS, **more, seed=0)
+    model = build(variant, VARIANTS[variant])
     model.generation_config.eos_token_id = None
     return model
 
@@ -138,14 +143,6 @@ def test_engines_end_at_their_last_position_and_refuse_more(target, variant, enc
             run(ids)
 
 
-def computed(name: str):
-    """An encoder-decoder with positions that are computed, and weights far from their initial values."""
-    name, _, position = name.partition(":position=")
-    more = {"position": position} if position else {}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 19, "decoder_start_token_id": 1}
-    return scramble(zoo.build(name, "seq2seq-lm", **SIZES, **ids, max_position_embeddings=POSITIONS, **more), seed=1)
-
-
 def outcome(model, source, target, *, with_logits):
     """A greedy output, and logits or the loss."""
     masks = {"attention_mask": torch.ones_like(source)}
@@ -161,7 +158,7 @@ def outcome(model, source, target, *, with_logits):
 @pytest.mark.parametrize(("target", "name"), by_day_and_night(COMPUTED))
 def test_engines_compute_beyond_the_limit_as_the_model_does(target, name, tmp_path):
     """Positions that are computed have no end: neither the model nor a graph of it refuses a text."""
-    model = computed(name)
+    model = scramble(build(name, "seq2seq-lm"), seed=1)
     if not (plan := ENGINES[target].plan(model)).exact:
         pytest.skip(plan.why_not)
     zoo.export(model, tmp_path / "out", target, fresh_process=False)
