@@ -112,6 +112,18 @@ def test_latent_attention_reads_one_token_after_the_other_from_its_cache(query_r
     assert kept == [(1, ids.shape[1], 4), (1, ids.shape[1], 12)]
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "eager"])
+def test_a_cached_step_of_latent_attention_takes_a_mask_of_every_head(backend: str) -> None:
+    model = zoo.build("llama-style@tiny:attention=latent", seed=0, vocab_size=11, attn_implementation=backend).double()
+    ids = torch.arange(LENGTH)[None]
+    seen = visible(True)[:1].repeat(1, model.config.num_attention_heads, 1, 1)
+    seen[0, 0, 2:, 1] = seen[0, 1:, 3:, 2] = False
+    with torch.no_grad():
+        cache = model(ids[:, :-1], attention_mask=seen[:, :, :-1, :-1], use_cache=True).past_key_values
+        last = model(ids[:, -1:], attention_mask=seen[:, :, -1:], past_key_values=cache).logits
+        torch.testing.assert_close(last[:, 0], model(ids, attention_mask=seen).logits[:, -1])
+
+
 @pytest.mark.parametrize("name", ["ltg-bert-style", "gpt-bert-style"])
 def test_disentangled_scores_have_any_scale(name: str) -> None:
     """Each of the three is linear in a query: half of it is as good as twice the divisor."""

@@ -165,7 +165,7 @@ class LatentAttention(Attention):
             query: *Shape:* (batch_size, num_attention_heads, 1, qk_nope_head_dim + head_dim)
             key: *Shape:* (batch_size, 1, key_len, head_dim)
             latent: *Shape:* (batch_size, 1, key_len, kv_lora_rank)
-            attention_mask: In the backend's form.
+            attention_mask: *Shape:* (batch_size, 1 or num_attention_heads, 1, key_len)
             position_bias: *Shape:* (batch_size, num_attention_heads, 1, key_len)
 
         Returns:
@@ -173,10 +173,9 @@ class LatentAttention(Attention):
         """
         plain, turned = query.split([self.nope_dim, self.head_dim], dim=-1)
         query = torch.cat([self.kv_b_proj(plain, "keys"), turned], dim=-1).transpose(1, 2)
-        bias = None if position_bias is None else position_bias.transpose(1, 2)
+        mask, bias = (None if one is None else one.transpose(1, 2) for one in (attention_mask, position_bias))
         key = torch.cat([latent, key], dim=-1)
-        mixed, weights = super().attend(
-            query, key, latent, attention_mask, position_bias=bias, is_causal=False, **kwargs
-        )  # mixed: (batch_size, num_attention_heads, 1, kv_lora_rank)
+        # mixed: (batch_size, num_attention_heads, 1, kv_lora_rank)
+        mixed, weights = super().attend(query, key, latent, mask, position_bias=bias, is_causal=False, **kwargs)
         values = self.kv_b_proj(mixed, "values").transpose(1, 2)
         return values, weights if weights is None else weights.transpose(1, 2)
