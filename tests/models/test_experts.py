@@ -135,6 +135,8 @@ def test_the_balancing_loss_equals_transformers_and_the_formula() -> None:
     for given in (None, mask):
         theirs = load_balancing_loss_func(logits, 6, 2, given)
         close(load_balancing_loss(logits, 2, given), float(theirs), 1e-6)
+    for of_queries in (mask[:, None, None].expand(-1, 1, 7, -1), {"full_attention": None}):  # name no padding
+        close(load_balancing_loss(logits, 2, of_queries), float(load_balancing_loss(logits, 2)), 0)
     real = [row for layer in logits for row, kept in zip(layer, mask.flatten(), strict=True) if kept]
     share, mean = torch.zeros(6).double(), torch.zeros(6).double()
     for row in real:

@@ -162,9 +162,7 @@ def with_router_loss(
     return output
 
 
-def load_balancing_loss(
-    router_logits: tuple[Tensor, ...], num_chosen: int, attention_mask: Tensor | None = None
-) -> Tensor:
+def load_balancing_loss(router_logits: tuple[Tensor, ...], num_chosen: int, attention_mask: Any = None) -> Tensor:
     """`num_experts * sum(share of tokens * mean probability)` over experts (Fedus et al. 2022, equations 4 to 6).
 
     As transformers computes it: over all layers together, and a token counts for each of its experts. It is the number
@@ -174,7 +172,7 @@ def load_balancing_loss(
     probabilities = scores.softmax(dim=-1)
     chosen = F.one_hot(probabilities.topk(num_chosen, dim=-1).indices, scores.shape[-1]).sum(dim=-2)
     real = torch.ones_like(scores[..., 0])
-    if attention_mask is not None:
+    if isinstance(attention_mask, Tensor) and attention_mask.ndim < 4:  # others do not identify padding
         if attention_mask.ndim == 2:  # cached positions are not routed again
             attention_mask = attention_mask[:, -(scores.shape[1] // len(attention_mask)) :]
         real = attention_mask.reshape(-1, scores.shape[1]).to(real).expand_as(real)
