@@ -110,6 +110,8 @@ def test_memory_makes_queries():
     change = [(m(input_ids=ids).logits - m(input_ids=ids, decoder_input_ids=later).logits)[0, 0] for m in (on, off)]
     assert change[0].abs().max() > 1e-3
     assert change[1].abs().max() == 0
+    wider = zoo.build("explicando@tiny+memory-makes-queries", head_dim=6, vocab_size=12)
+    assert wider(input_ids=ids).logits.shape == (6, ids.shape[1], 12)
 
 
 def test_self_attention_stands_bare():

@@ -110,6 +110,7 @@ def test_partly_causal_rows_are_those_of_both_models(tmp_path: Path):
     assert torch.allclose(both[0], causal(ids, attention_mask=mask).logits[0], atol=1e-12)
     real = mask[1].bool()
     assert torch.allclose(both[1][real], masked(ids, attention_mask=mask).logits[1][real], atol=1e-12)
+    assert torch.equal(masked(ids, attention_mask=mask, causal_rows=rows.long()).logits, both)
     assert partly_causal(ids, mask, rows).any(dim=-1).all()
 
 

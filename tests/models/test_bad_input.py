@@ -166,6 +166,11 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
             {"residual": "lambdas"},
             "residual='lambdas' was given; with the quirk feed-forward-reuses-cross-norm",
         ),
+        (
+            "explicando+self-attention-stands-bare",
+            {"residual": "lambdas"},
+            "residual='lambdas' was given; with the quirk self-attention-stands-bare",
+        ),
         # Parametrization
         (f"gpt2-style:{MUP}", {"initializer": "normal"}, "initializer='normal' was given; parametrization='mup'"),
         (f"gpt2-style:{MUP}", {"mup_base_width": 0}, "mup_base_width=0 was given; it must be at least 1"),
@@ -286,6 +291,19 @@ def test_a_mask_that_names_no_padding_for_a_classifier(rows: int) -> None:
     model = build(task="sequence-classification")
     with pytest.raises(errors.InputError, match="attention_mask of 4 dimensions was given.*one a token"):
         model(torch.ones(rows, 4, dtype=torch.long), attention_mask=torch.ones(rows, 1, 4, 4, dtype=torch.bool))
+    with pytest.raises(errors.InputError, match="attention_mask for each layer type was given.*one a token"):
+        model(torch.ones(rows, 4, dtype=torch.long), attention_mask={"full_attention": None})
+
+
+def test_masks_by_layer_type_that_lack_one() -> None:
+    with pytest.raises(errors.InputError, match="of the type sliding_attention; give one for each of"):
+        build("gemma2-style@tiny")(torch.ones(1, 4, dtype=torch.long), attention_mask={"full_attention": None})
+
+
+def test_masks_by_layer_type_with_causal_rows() -> None:
+    inputs: dict[str, Any] = {"attention_mask": {"full_attention": None}, "causal_rows": torch.tensor([True])}
+    with pytest.raises(errors.InputError, match="causal_rows were given with an attention_mask that is no padding"):
+        build("gpt-bert-style@tiny", "masked-lm")(torch.ones(1, 4, dtype=torch.long), **inputs)
 
 
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "sequence-classification", "seq2seq-lm"])

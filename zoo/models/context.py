@@ -24,7 +24,7 @@ from transformers.masking_utils import (
 )
 from transformers.utils.import_utils import is_tracing
 
-from zoo.base.errors import InputError
+from zoo.base.errors import InputError, enumerate_names
 from zoo.fast.unpad_layers import packed_rows
 from zoo.fast.unpadding import UnpaddedMask, Unpadding
 
@@ -243,13 +243,23 @@ def self_attention_masks(
     if mask is None and context.given_positions is not None:
         mask = packed_rows(config, context)
     if isinstance(mask, (dict, UnpaddedMask)):
-        return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
+        return finished_masks(mask, kinds)
     options: dict[str, Any] = {"past_key_values": context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
         if context.given_positions is not None and context.is_first and is_tracing(hidden_states):
             options["past_key_values"] = None  # with any cache, transformers does not separate documents
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
+
+
+def finished_masks(mask: dict[str, Any] | UnpaddedMask, kinds: dict[str, Any]) -> dict[str, Any]:
+    """A mask for every layer type, given by type or as one for all."""
+    if isinstance(mask, dict) and (missing := kinds.keys() - mask.keys()):
+        raise InputError(
+            f"an attention_mask for layers of the types {enumerate_names(mask)} was given, and the model has layers of "
+            f"the type {enumerate_names(sorted(missing))}; give one for each of {enumerate_names(kinds)}"
+        )
+    return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
 
 
 def position_biases(

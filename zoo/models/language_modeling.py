@@ -313,6 +313,7 @@ class ZooForMaskedLM(LanguageModel):
         """
         mask: Any = attention_mask
         if causal_rows is not None:
+            causal_rows = causal_rows.bool()
             windows = {kind: self.model.windows[kind] for kind in self.model.layer_types}
             given: Any = input_ids if inputs_embeds is None else inputs_embeds
             mask = partly_causal_masks(windows, given, attention_mask, causal_rows)

@@ -18,7 +18,7 @@ def partly_causal(
     *Shape:* (batch_size, 1, seq_len, seq_len), of token ids or embeddings, their mask, and causal rows, (batch_size,).
     """
     rows, length = inputs.shape[:2]
-    if attention_mask is not None and attention_mask.ndim != 2:
+    if attention_mask is not None and getattr(attention_mask, "ndim", None) != 2:
         raise InputError(
             "causal_rows were given with an attention_mask that is no padding mask; give 1 for real tokens"
         )

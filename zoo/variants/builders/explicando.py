@@ -11,6 +11,7 @@ from zoo.models.attention import Mixed
 from zoo.models.transformer import shift_tokens_right
 
 from .nlpt import no_mask
+from .vanilla import require_plain_residual
 
 
 class MemoryQueriesAttention(Attention):
@@ -40,7 +41,7 @@ class MemoryQueriesAttention(Attention):
         key = self.split_heads(self.k_proj(key_value_states), self.k_norm)
         value = self.split_heads(self.v_proj(hidden_states))
         mixed, weights = self.attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
-        return self.o_proj(mixed.reshape(hidden_states.shape)), weights
+        return self.merge_heads(mixed, hidden_states, None), weights
 
 
 class ExplicandoDecoderLayer(DecoderLayer):
@@ -51,6 +52,7 @@ class ExplicandoDecoderLayer(DecoderLayer):
         if config.has_quirk("memory-makes-queries"):
             self.replace_attention("cross_attn", MemoryQueriesAttention(config, layer_idx, is_cross=True))
         if config.has_quirk("self-attention-stands-bare"):
+            require_plain_residual(config, "self-attention-stands-bare")
             self.self_attn_residual = BareSublayer()
 
 

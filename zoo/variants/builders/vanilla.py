@@ -83,17 +83,19 @@ class VanillaDecoderLayer(DecoderLayer):
             self.cross_attn = borrowing(config, layer_idx, is_cross=True)
             self.cross_attn.borrow(self.self_attn, *PROJECTIONS)
         if config.has_quirk("feed-forward-reuses-cross-norm"):
-            if type(self.cross_attn_residual) is not Residual:
-                raise ConfigError(
-                    f"residual={config.residual!r} was given; with the quirk feed-forward-reuses-cross-norm it must be "
-                    "'plain'"
-                )
+            require_plain_residual(config, "feed-forward-reuses-cross-norm")
             dead["norm"] = self.mlp_residual.norm_out
             self.mlp_residual.norm_out = self.cross_attn_residual.norm_out
             self.cross_attn_residual = BorrowingResidual(**dict(self.cross_attn_residual.named_children()))
             self.cross_attn_residual.borrow(self.mlp_residual, "norm_out")
         if getattr(config, "keep_dead", False):
             self.dead = nn.ModuleDict(dead)
+
+
+def require_plain_residual(config: ZooConfig, quirk: str) -> None:
+    """Refuse other residual parts with a quirk that replaces a connection: their streams may be several vectors."""
+    if config.residual != "plain":
+        raise ConfigError(f"residual={config.residual!r} was given; with the quirk {quirk} it must be 'plain'")
 
 
 def mask_from_ids(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
