@@ -92,6 +92,27 @@ def test_softmax_over_the_batch():
         assert support.difference(attention.sum(0), torch.ones(3, 6, 6, dtype=torch.float64)) < 1e-12
 
 
+def test_softmax_over_the_batch_takes_masks_and_parts_as_the_usual_one():
+    settings = dict(vocab_size=20, seed=0, dtype=torch.float64)
+    ids, seen = torch.arange(2 * 4).view(2, 4), torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    seen[1, ..., 2:] = False
+    added = torch.zeros(seen.shape).double().masked_fill(~seen, torch.finfo(torch.float64).min)
+
+    def logits(mask=None, **parts):
+        model = zoo.build("odom-style@tiny+softmax-over-the-batch", **settings, **parts)
+        return model(ids, attention_mask=mask, decoder_input_ids=ids).logits
+
+    assert torch.equal(logits(seen), logits(added)) and torch.equal(logits(seen), logits(seen[:, 0, 0].long()))
+    assert support.difference(logits(attn_logit_softcapping=0.01), logits()) > 1e-3
+
+
+@pytest.mark.parametrize("qk_norm", ["head", "full"])
+def test_the_one_head_that_is_shared_has_the_norms_of_its_width(qk_norm):
+    model = zoo.build("odom-style@tiny+heads-share-weights", qk_norm=qk_norm, vocab_size=20)
+    assert model.model.encoder.layers[0].self_attn.q_norm.weight.shape == (model.config.head_dim,)
+    assert model(torch.ones(2, 4, dtype=torch.long)).logits.shape == (2, 4, 20)
+
+
 def test_softmax_over_a_batch_of_one_ignores_queries_and_keys():
     x_1, x_2 = odom.random_inputs(batch_size=1)
     model = zoo.convert(odom.random_state_dict())

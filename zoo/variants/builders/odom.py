@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError, InputError
+from zoo.fast.attention_backends import added_mask
 from zoo.models import (
     Attention,
     DecoderLayer,
@@ -32,6 +33,7 @@ class OdomAttention(Attention):
         if config.has_quirk("heads-share-weights"):
             for name in ("q_proj", "k_proj", "v_proj"):
                 setattr(self, name, nn.Linear(config.hidden_size, self.head_dim, bias=config.attention_bias))
+            self.q_norm, self.k_norm = (self._qk_norm(self.head_dim) for _ in range(2))
 
     def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
         """Split a projection into heads, repeating a single one."""
@@ -45,9 +47,12 @@ class OdomAttention(Attention):
         if not self.softmax_over_batch:
             return super().attend(query, key, value, attention_mask, **kwargs)
         scores = query @ key.transpose(-1, -2) * self.scaling
-        if attention_mask is None:
+        if self.softcap is not None:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        if attention_mask is None:  # a position bias is the same in the whole batch and has no effect
             weights = scores.softmax(dim=0)
         else:  # a key that the whole batch masks has no weight at all
+            attention_mask = added_mask(attention_mask, scores.dtype)
             weights = (scores + attention_mask).softmax(dim=0).masked_fill(attention_mask < 0, 0.0)
         return (weights @ value).transpose(1, 2), weights
 
