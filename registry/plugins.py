@@ -138,11 +138,7 @@ class PluginLoader:
         if self._done:
             return
         if not self._lock.acquire(timeout=self.timeout):
-            warnings.warn(
-                f"another thread has been loading plugins for more than {self.timeout:g} s; theirs are not known yet",
-                PluginWarning,
-                stacklevel=2,
-            )
+            warn(f"another thread has been loading plugins for more than {self.timeout:g} s; theirs are not known yet")
             return
         try:
             if self._begun:  # a plugin that looks something up while it is being loaded
@@ -151,11 +147,9 @@ class PluginLoader:
             for entry_point in admitted(installed()):
                 _load(entry_point)
             for entry_point in too_new():
-                warnings.warn(
+                warn(
                     f"plugin {entry_point.name!r} of {provider_of(entry_point)} is left out: it is of the group "
-                    f"{entry_point.group!r}, and {this_zoo()} reads version {INTERFACE.version}; {upgrade()}",
-                    PluginWarning,
-                    stacklevel=2,
+                    f"{entry_point.group!r}, and {this_zoo()} reads version {INTERFACE.version}; {upgrade()}"
                 )
             self._done = True
         except KeyboardInterrupt:  # the next look-up loads the rest
@@ -163,6 +157,10 @@ class PluginLoader:
             raise
         finally:
             self._lock.release()
+
+
+def warn(message: str) -> None:
+    warnings.warn(message, PluginWarning, stacklevel=3)
 
 
 def installed() -> list[EntryPoint]:
@@ -186,11 +184,9 @@ def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
     wanted = {name.strip() for name in switch.split(",")} - {""}
     names = sorted({plugin.name for plugin in plugins})
     for missing in sorted(wanted.difference(names)):
-        warnings.warn(
+        warn(
             f"{SWITCH} names the plugin {missing!r}, which is not installed; "
-            f"installed: {enumerate_names(names)}{suggest(missing, names)}",
-            PluginWarning,
-            stacklevel=2,
+            f"installed: {enumerate_names(names)}{suggest(missing, names)}"
         )
     return [plugin for plugin in plugins if plugin.name in wanted]
 
@@ -210,11 +206,9 @@ def _load(entry_point: EntryPoint) -> None:
         raise KeyboardInterrupt from error
     if error is None:
         return
-    warnings.warn(
+    warn(
         f"plugin {entry_point.name!r} of {plugin_at_fault(error) or provider_of(entry_point)} is left out: "
-        f"{type(error).__name__}: {error}",
-        PluginWarning,
-        stacklevel=2,
+        f"{type(error).__name__}: {error}"
     )
 
 

@@ -1,11 +1,11 @@
 """Sizes that follow the width and the number of heads, in the proportions of a variant's definition."""
 
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from zoo.models.fields import WIDEST, Fields
+from zoo.models.validation import divisors
 
 SIZES = {
     "follow": "Sizes that are not given follow hidden_size and num_attention_heads, in the variant's proportions.",
@@ -75,8 +75,6 @@ def scaled(size: int, factor: Fraction) -> int:
 
 def nearest_divisor(total: int, wanted: float | Fraction, multiple: int = 1, *, even: bool = False) -> int:
     """Find the divisor of a total nearest to a number by ratio, if possible a multiple that leaves even parts."""
-    small = [parts for parts in range(1, math.isqrt(total) + 1) if total % parts == 0]
-    divisors = sorted({*small, *(total // parts for parts in small)})
-    fitting = [parts for parts in divisors if parts % multiple == 0] or divisors
+    fitting = [parts for parts in divisors(total) if parts % multiple == 0] or divisors(total)
     rotatable = [parts for parts in fitting if even and total // parts % 2 == 0] or fitting
     return min(rotatable, key=lambda parts: max(parts / wanted, wanted / parts))

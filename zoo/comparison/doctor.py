@@ -90,7 +90,7 @@ def bfloat16() -> Finding:
 def int8() -> Finding:
     """Speedup by int8 weights, for one token at a time and for many."""
     try:
-        libraries = [int8_engine(tokens).name for tokens in (1, MANY)]
+        libraries = [int8_engine(many).name for many in (False, True)]
     except UnsupportedBackendError as error:
         return Finding("int8 matmul", "none", str(error))
     gains = [int8_gain(tokens) for tokens in (1, 2 * MANY)]

@@ -48,13 +48,9 @@ class Int8Engine:
     reduce_range: bool
 
 
-def int8_engine(tokens: int = 1) -> Int8Engine:
-    """Choose the library, once in a process."""
-    return _int8_engine(tokens >= MANY)
-
-
 @cache
-def _int8_engine(many: bool) -> Int8Engine:
+def int8_engine(many: bool = False) -> Int8Engine:
+    """Choose the library for one token, or for many at a time."""
     supported = torch.backends.quantized.supported_engines
     names = [name for name in ENGINES if name in supported]
     if linear_dynamic is None or not names:
@@ -92,7 +88,7 @@ class Int8Linear(nn.Module):
 
     def __init__(self, *layers: nn.Linear, tokens: int = 1) -> None:
         super().__init__()
-        engine = int8_engine(tokens)
+        engine = int8_engine(tokens >= MANY)
         self.engine = engine.name
         self.in_features = layers[0].in_features
         self.out_features = sum(layer.out_features for layer in layers)

@@ -219,12 +219,15 @@ def validate_heads(config: ZooConfig) -> None:
             )
 
 
+def divisors(number: int) -> list[int]:
+    """All divisors of a number, the smallest first."""
+    small = [part for part in range(1, math.isqrt(number) + 1) if number % part == 0]
+    return sorted({*small, *(number // part for part in small)})
+
+
 def nearest_divisor(number: int, wanted: int) -> int:
     """Find the divisor of a number that is nearest to another number."""
-    divisors = (
-        n for small in range(1, math.isqrt(number) + 1) if number % small == 0 for n in (small, number // small)
-    )
-    return min(divisors, key=lambda divisor: (abs(divisor - wanted), divisor))
+    return min(divisors(number), key=lambda divisor: abs(divisor - wanted))
 
 
 MOST_LABELS = 1_000_000
