@@ -21,6 +21,8 @@ NAMES = [
     if one != "odom-style+faithful"  # which takes no token ids
 ]
 VOCABULARY, SOURCE, TARGET = 30, 9, 9
+TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
 def batch() -> dict[str, Any]:
@@ -32,6 +34,11 @@ def batch() -> dict[str, Any]:
     return {"input_ids": token_ids(4, SOURCE, VOCABULARY, 0) * mask, "attention_mask": mask, "labels": labels}
 
 
+def trained(name: str) -> Any:
+    sizes: dict[str, Any] = {**TINY, **NO_DROPOUT, "vocab_size": VOCABULARY, "dtype": torch.float64}
+    return randomize(zoo.build(name, "seq2seq-lm", **sizes)).train()
+
+
 def loss_and_gradients(model: Any, **options: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     model.zero_grad()
     loss = model(**batch(), **options).loss
@@ -41,8 +48,7 @@ def loss_and_gradients(model: Any, **options: Any) -> tuple[torch.Tensor, dict[s
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_and_its_gradients_are_the_same_without_them(name: str) -> None:
-    sizes = {"vocab_size": VOCABULARY, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    model = randomize(zoo.build(name, "seq2seq-lm", **{**TINY, **sizes}, dtype=torch.float64)).train()
+    model = trained(name)
     with fast_paths(unpadding="never"):
         loss, gradients = loss_and_gradients(model)
     for skip_logits in (True, False):
@@ -68,9 +74,6 @@ def test_transformers_trainer_takes_them_out_too(tmp_path: Any) -> None:
         losses[mode] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
         assert (5 + 2 + 1 + TARGET in seen) == (mode == "always")
     assert losses["always"] == pytest.approx(losses["never"], rel=1e-5)
-
-
-TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 
 def lengths_of(model: Any, **options: Any) -> list[int]:
@@ -99,8 +102,7 @@ def lengths_in(model: Any, run: Callable[[], Any], mode: str = "always") -> list
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_are_those_of_the_whole_target_wherever_somebody_may_read_them(name: str) -> None:
     """Up to the last label in training, at every position in evaluation, without gradients, or with a mask."""
-    sizes = {"vocab_size": VOCABULARY, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    model = randomize(zoo.build(name, "seq2seq-lm", **{**TINY, **sizes}, dtype=torch.float64)).train()
+    model = trained(name)
     given = batch()
     up_to_last = mask_to_last_label(model.model.decoder, given["labels"])
     with fast_paths(unpadding="never"):
@@ -132,8 +134,7 @@ def test_they_are_taken_out_where_logits_are_not_returned_or_a_model_is_trained(
 
 def test_only_positions_up_to_the_last_label_are_projected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss of one's own on their logits has the same gradients."""
-    sizes = {"vocab_size": VOCABULARY, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    model = randomize(zoo.build("vanilla", "seq2seq-lm", **{**TINY, **sizes}, dtype=torch.float64)).train()
+    model = trained("vanilla")
     seen: list[int] = []
     project = type(model).project
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 from fast.test_captured_steps import new_model
+from fast.test_captured_steps import write as captured_steps_written
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LogitsProcessorList
@@ -16,22 +18,16 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterf
 
 import zoo
 from zoo.fast import attention as attention_module
-from zoo.fast import fast_paths
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.models.attention import Attention
 from zoo.models.embedding import TokenEmbedding
 from zoo.models.layers import FeedForward
 from zoo.models.residual import Scale
-from zoo.testing.subjects import token_ids
 
 pytestmark = pytest.mark.thorough
 
 
-def write(model, mode="always", **options):
-    ids = token_ids(2, 5, 50, 0)
-    with fast_paths(graph_capture=mode, prepacked_weights=mode):
-        return model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=8, **options)
-
+write = partial(captured_steps_written, tokens=8)
 
 Attack = Callable[[nn.Module, ExitStack], object]
 

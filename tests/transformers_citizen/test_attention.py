@@ -1,5 +1,8 @@
 """Attention weights from every backend, masks only where something is masked, and backends that are refused."""
 
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import pytest
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
@@ -19,6 +22,19 @@ def padded(subject):
     mask = torch.ones_like(inputs["input_ids"])
     mask[0, -2:] = 0
     return {**inputs, "attention_mask": mask}
+
+
+@contextmanager
+def calls_of_sdpa():
+    """Modules, masks and options with which a backend is called."""
+    sdpa, calls = ALL_ATTENTION_FUNCTIONS["sdpa"], []
+
+    def spy(module, query, key, value, attention_mask, **options):
+        calls.append((module, attention_mask, options))
+        return sdpa(module, query, key, value, attention_mask, **options)
+
+    with patch.dict(AttentionInterface._global_mapping, sdpa=spy):
+        yield calls
 
 
 @over(ASSORTED)
@@ -41,60 +57,39 @@ def test_attention_weights_come_from_any_backend(pair):
 def test_asking_for_weights_warns_once_and_changes_one_call_only(pair):
     subject = tiny(pair)
     model = subject.rebuilt(attn_implementation="sdpa")
-    seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-        patch.setitem(
-            AttentionInterface._global_mapping, "sdpa", lambda *args, **kwargs: seen.append(1) or sdpa(*args, **kwargs)
-        )
-        with warnings_of("zoo.fast.attention") as warnings:
-            model(**subject.inputs(), output_attentions=True)
-            assert not seen
-            model(**subject.inputs(), output_attentions=True)
-            assert len(warnings) == 1
-            assert "sdpa returns no attention weights" in warnings[0]
-            outputs = model(**subject.inputs())
-        assert seen
-        assert getattr(outputs, "attentions", None) is None
-        assert getattr(outputs, "cross_attentions", None) is None
+    with calls_of_sdpa() as calls, warnings_of("zoo.fast.attention") as warnings:
+        model(**subject.inputs(), output_attentions=True)
+        assert not calls
+        model(**subject.inputs(), output_attentions=True)
+        assert len(warnings) == 1
+        assert "sdpa returns no attention weights" in warnings[0]
+        outputs = model(**subject.inputs())
+    assert calls
+    assert getattr(outputs, "attentions", None) is None
+    assert getattr(outputs, "cross_attentions", None) is None
 
 
 @over(ONE_OF_EACH)
 def test_no_mask_is_made_where_nothing_is_masked(pair):
     subject = tiny(pair)
     model = subject.rebuilt(attn_implementation="sdpa")
-    masks = []
-    with pytest.MonkeyPatch.context() as patch:
-        sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-
-        def spy(module, query, key, value, attention_mask, **kwargs):
-            masks.append(attention_mask)
-            return sdpa(module, query, key, value, attention_mask, **kwargs)
-
-        patch.setitem(AttentionInterface._global_mapping, "sdpa", spy)
-        inputs = subject.inputs()
+    inputs = subject.inputs()
+    with calls_of_sdpa() as calls:
         model(**inputs, attention_mask=torch.ones_like(inputs["input_ids"]))
-        assert masks
-        assert all(mask is None for mask in masks)
-        masks.clear()
+        assert calls
+        assert all(mask is None for _, mask, _ in calls)
+        calls.clear()
         model(**padded(subject))
-        assert any(mask is not None for mask in masks)
+        assert any(mask is not None for _, mask, _ in calls)
 
 
 @over(ONE_OF_EACH)
 def test_options_of_a_call_reach_every_attention(pair):
     subject = tiny(pair)
     model = subject.rebuilt(attn_implementation="sdpa")
-    reached = set()
-    with pytest.MonkeyPatch.context() as patch:
-        sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-
-        def spy(module, *args, of_a_kernel=None, **kwargs):
-            reached.add((id(module), of_a_kernel))
-            return sdpa(module, *args, **kwargs)
-
-        patch.setitem(AttentionInterface._global_mapping, "sdpa", spy)
+    with calls_of_sdpa() as calls:
         model(**subject.inputs(), of_a_kernel="asked for")
+    reached = {(id(module), options.get("of_a_kernel")) for module, _, options in calls}
     attentions = {id(module) for module in model.modules() if isinstance(module, Attention)}
     assert reached == {(attention, "asked for") for attention in attentions}
 
