@@ -98,16 +98,19 @@ def config(
     parametrization = settings.pop("parametrization", "standard")
     made = ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
     InvalidChoiceError.check(parametrization, valid=list(PARAMETRIZATIONS), kind="parametrization")
-    if parametrization == "standard":
-        return made
-    if "initializer" in {*spec.overrides, *overrides}:
-        raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has its own")
-    scaled = mup_settings(made)
-    as_base = {"initializer_range": usual_range(settings.get("mup_base_width", BASE_WIDTH), made.initializer_width)}
-    return ZooConfig(variant=variant.name, quirks=list(quirks), **{**as_base, **settings, **scaled})
+    return made if parametrization == "standard" else in_mup(made, settings, given)
 
 
 spell_out(config, Settings)
+
+
+def in_mup(made: ZooConfig, settings: dict[str, Any], given: dict[str, Any]) -> ZooConfig:
+    """The configuration that settings make in maximal update parametrization, by the one that they make without."""
+    if "initializer" in given:
+        raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has its own")
+    scaled = mup_settings(made)  # which refuses wrong base widths
+    as_base = {"initializer_range": usual_range(settings.get("mup_base_width", BASE_WIDTH), made.initializer_width)}
+    return ZooConfig(variant=made.variant, quirks=made.quirks, **{**as_base, **settings, **scaled})
 
 
 def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:

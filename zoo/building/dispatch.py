@@ -102,23 +102,27 @@ def build(
     Raises:
         ZooError: When a name, task, quirk or field is unknown, values contradict each other, or weights are damaged.
     """
-    named = isinstance(name, str) and weights is None and is_weights_name(name)
-    on_hub = isinstance(name, str) and is_address(name)
-    if weights is None and not named and not on_hub:
+    if weights is None and not (isinstance(name, str) and (is_weights_name(name) or is_address(name))):
         options = BuildOptions(**overrides)  # type: ignore[typeddict-item]
         return builder.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **options)
     new = {"faithful": faithful, "quirks": quirks, "seed": seed is not None}
-    given = [key for key, is_given in new.items() if is_given]
+    return open_trained(name, task, weights, [key for key, is_given in new.items() if is_given], **overrides)
+
+
+spell_out(build, BuildOptions)
+
+
+def open_trained(name: str, task: str | None, weights: str | None, given: list[str], **overrides: Any) -> AnyModel:
+    """Open named weights, or a model on the Hub; `given` are arguments for new weights."""
+    on_hub = isinstance(name, str) and is_address(name)
     if given or (on_hub and weights is not None):
-        what = f"{name} is" if weights is None else f"{name} with weights={weights!r} is"
-        raise ConfigError(f"{what} built as it was trained, so it takes no {(given or ['weights'])[0]}")
+        kind = f"{name} is" if weights is None else f"{name} with weights={weights!r} is"
+        raise ConfigError(f"{kind} built as it was trained, so it takes no {(given or ['weights'])[0]}")
     if on_hub:
         return load(name, task, **overrides)
     hub_options = {key: overrides.pop(key) for key in HUB_OPTIONS if key in overrides}
     return open_folder(locate_weights(find_weights(name, weights), **hub_options), task, **overrides)
 
-
-spell_out(build, BuildOptions)
 
 if TYPE_CHECKING:
 

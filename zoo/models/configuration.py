@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -152,18 +153,8 @@ class ZooConfig(Fields, PreTrainedConfig):
         own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
         CONFIGURATION.check(saved, CONFIGURATION.place, written_by := saved.get(WRITTEN_BY))
-        if not is_newer(written_by):
-            return super().from_dict({**saved, **given}, **kwargs)
-        later = f"written by transformer-zoo {written_by}; {upgrade(written_by)}"
-        try:
-            config = super().from_dict({**saved, **given}, **kwargs)
-        except UnknownNameError as error:
-            raise FormatVersionError(f"{error}; the saved configuration was {later}") from error
-        if unknown := sorted(saved.keys() - settings - known_options(config)):
-            raise FormatVersionError(
-                f"the saved configuration has unknown settings: {enumerate_names(unknown)}; it was {later}"
-            )
-        return config
+        make = partial(super().from_dict, {**saved, **given}, **kwargs)
+        return make_newer(make, written_by, saved.keys() - settings) if is_newer(written_by) else make()
 
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.
@@ -291,6 +282,20 @@ def depth_of(value: Any) -> int:
         ]
         depth += 1
     return depth
+
+
+def make_newer(make: Callable[[], Any], written_by: Any, others: set[str]) -> Any:
+    """Make a configuration that a newer zoo wrote; `others` are the names in it that are no fields."""
+    later = f"written by transformer-zoo {written_by}; {upgrade(written_by)}"
+    try:
+        config = make()
+    except UnknownNameError as error:
+        raise FormatVersionError(f"{error}; the saved configuration was {later}") from error
+    if unknown := sorted(others - known_options(config)):
+        raise FormatVersionError(
+            f"the saved configuration has unknown settings: {enumerate_names(unknown)}; it was {later}"
+        )
+    return config
 
 
 def known_options(config: ZooConfig) -> set[str]:
