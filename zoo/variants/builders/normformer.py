@@ -1,4 +1,4 @@
-"""NormFormer and ReZero: two cures for the gradients of deep Transformers."""
+"""NormFormer: norms and scales that even out the gradients of deep pre-norm Transformers."""
 
 from typing import Any
 

@@ -62,16 +62,13 @@ class OdomEncoderLayer(EncoderLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.replace_attention("self_attn", OdomAttention(config, layer_idx))
+        self.replace_attention("self_attn", OdomAttention(config, layer_idx, is_causal=self.is_causal))
+        if hasattr(self, "cross_attn"):
+            self.replace_attention("cross_attn", OdomAttention(config, layer_idx, is_cross=True))
 
 
-class OdomDecoderLayer(DecoderLayer):
-    """A post-norm layer with this document's attention."""
-
-    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
-        super().__init__(config, layer_idx)
-        self.replace_attention("self_attn", OdomAttention(config, layer_idx, is_causal=True))
-        self.replace_attention("cross_attn", OdomAttention(config, layer_idx, is_cross=True))
+class OdomDecoderLayer(OdomEncoderLayer, DecoderLayer):
+    """The same with causal self-attention, and with cross attention."""
 
 
 class OdomPosition(SinusoidalPosition):
