@@ -6,6 +6,7 @@ import pytest
 import torch
 from models.formulas import HEADS, LENGTH, THROUGH_FLOAT32, WIDTH, close, config, random, randomized
 from native_models import LLAMA, batch, largest_difference, native_model, outputs
+from transformers import DynamicCache
 
 import zoo
 from zoo.base.errors import InputError
@@ -88,6 +89,22 @@ def test_a_mask_of_another_shape_is_refused(task: str, shape: tuple[int, ...]) -
     model = zoo.build("pre-norm", task, position="learned-unpadded", **SIZES)
     with pytest.raises(InputError, match="attention_mask"):
         model(torch.ones(2, LENGTH, dtype=torch.long), attention_mask=torch.ones(shape, dtype=torch.long))
+
+
+def test_tokens_are_classified_after_a_prefix_with_masks_by_layer_type() -> None:
+    model = zoo.build("bert-style@tiny", "token-classification", vocab_size=11, seed=0)
+    heads, width = model.config.num_attention_heads, model.config.head_dim
+
+    def logits(mask: Any) -> torch.Tensor:
+        prefix = DynamicCache()
+        for layer in range(model.config.num_hidden_layers):
+            prefix.update(*random(2, 2, heads, 3, width, seed=layer).float(), layer)
+        return model(torch.arange(2 * LENGTH).view(2, -1) % 11, attention_mask=mask, past_key_values=prefix).logits
+
+    seen = torch.ones(2, 3 + LENGTH, dtype=torch.long)
+    seen[1, -2:] = 0
+    by_type = {"full_attention": seen[:, None, None].expand(-1, 1, LENGTH, -1).bool()}
+    torch.testing.assert_close(logits(by_type)[1, :-2], logits(seen)[1, :-2])
 
 
 LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim": 10}

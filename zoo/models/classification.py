@@ -96,7 +96,7 @@ class Classifier(ZooPreTrainedModel):
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids, **types}
         cache = {"past_key_values": past_key_values, "use_cache": False}
         outputs = self.model(**given, inputs_embeds=inputs_embeds, **{**cache, **kwargs})
-        if past_key_values is not None and attention_mask is not None:  # the prefix has no hidden states
+        if past_key_values is not None and isinstance(attention_mask, Tensor):  # the prefix has no hidden states
             attention_mask = attention_mask[:, -outputs.last_hidden_state.shape[1] :]
         logits = self.classifier(self.dropout(self.pool(outputs.last_hidden_state, attention_mask)))
         loss = None
