@@ -169,10 +169,9 @@ class ZooForSequenceClassification(Classifier):
 
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """One vector a sequence, or for each of `classifier_positions`."""
-        if attention_mask is not None and getattr(attention_mask, "ndim", None) != 2:
-            form = (
-                f"of {attention_mask.ndim} dimensions" if isinstance(attention_mask, Tensor) else "for each layer type"
-            )
+        ndim = 2 if attention_mask is None else getattr(attention_mask, "ndim", 0)
+        if ndim != 2:
+            form = f"of {ndim} dimensions" if ndim else "for each layer type"
             raise InputError(
                 f"an attention_mask {form} was given, but sequences are classified by their tokens without padding; "
                 "give 1 for real tokens and 0 for padding, one a token"

@@ -153,8 +153,10 @@ class ZooConfig(Fields, PreTrainedConfig):
         own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
         CONFIGURATION.check(saved, CONFIGURATION.place, written_by := saved.get(WRITTEN_BY))
-        make = partial(super().from_dict, {**saved, **given}, **kwargs)
-        return make_newer(make, written_by, saved.keys() - settings) if is_newer(written_by) else make()
+        if is_newer(written_by):
+            make = partial(super().from_dict, {**saved, **given}, **kwargs)
+            return make_newer(make, written_by, saved.keys() - settings)
+        return super().from_dict({**saved, **given}, **kwargs)
 
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.

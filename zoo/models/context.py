@@ -243,7 +243,7 @@ def self_attention_masks(
     if mask is None and context.given_positions is not None:
         mask = packed_rows(config, context)
     if isinstance(mask, (dict, UnpaddedMask)):
-        return finished_masks(mask, kinds)
+        return masks_by_type(mask, kinds) if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
     options: dict[str, Any] = {"past_key_values": context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
@@ -252,14 +252,14 @@ def self_attention_masks(
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
 
 
-def finished_masks(mask: dict[str, Any] | UnpaddedMask, kinds: dict[str, Any]) -> dict[str, Any]:
-    """A mask for every layer type, given by type or as one for all."""
-    if isinstance(mask, dict) and (missing := kinds.keys() - mask.keys()):
+def masks_by_type(masks: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
+    """Require a mask for every layer type."""
+    if missing := kinds.keys() - masks.keys():
         raise InputError(
-            f"an attention_mask for layers of the types {enumerate_names(mask)} was given, and the model has layers of "
-            f"the type {enumerate_names(sorted(missing))}; give one for each of {enumerate_names(kinds)}"
+            f"the attention_mask has none for layers of the type {enumerate_names(sorted(missing))}; "
+            f"give one for each of {enumerate_names(kinds)}"
         )
-    return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
+    return masks
 
 
 def position_biases(
