@@ -19,8 +19,7 @@ IGNORED = -100  # The label of positions without a loss, as everywhere in transf
 
 def up_to_last_label(labels: Tensor) -> Tensor:
     """1 up to the last label of each row, 0 after it, where no causal loss depends on a token. *Shape:* as labels."""
-    has_label = labels.ne(IGNORED).long()
-    return has_label.flip(1).cummax(dim=1).values.flip(1)
+    return labels.ne(IGNORED).long().flip(1).cummax(dim=1).values.flip(1)
 
 
 LOGITS = 1 << 24  # Logits in memory at one time; more are no faster

@@ -211,8 +211,7 @@ def readable_mask(mask: Any, states: Tensor, seen: int | Tensor) -> Any:
     if mask.ndim == 4:
         if not mask.is_floating_point():
             return mask.bool()
-        lowest = torch.finfo(states.dtype).min
-        return mask if mask.dtype == states.dtype else mask.to(states.dtype).clamp(min=lowest)
+        return mask if mask.dtype == states.dtype else mask.to(states.dtype).clamp(min=torch.finfo(states.dtype).min)
     if mask.ndim != 2:
         raise InputError(
             f"an attention_mask of the shape {tuple(mask.shape)} was given; valid: (batch_size, key_len), 1 for real "

@@ -10,8 +10,7 @@ def pool_first(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The vector of the first real token (BERT's [CLS]). *Shape:* (batch_size, hidden_size)."""
     if attention_mask is None:
         return hidden_states[:, 0]
-    first = attention_mask.long().argmax(dim=1)
-    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), first]
+    return hidden_states.take_along_dim(attention_mask.long().argmax(dim=1)[:, None, None], dim=1)[:, 0]
 
 
 def pool_last(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -19,8 +18,7 @@ def pool_last(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     if attention_mask is None:
         return hidden_states[:, -1]
     positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
-    last = (positions * attention_mask.long()).argmax(dim=1)
-    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), last]
+    return hidden_states.take_along_dim((positions * attention_mask.long()).argmax(dim=1)[:, None, None], dim=1)[:, 0]
 
 
 def pool_mean(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
