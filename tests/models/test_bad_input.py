@@ -90,6 +90,7 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
         ("pre-norm", {"dropout": 1.5}, "dropout=1.5 was given; it must be at least 0 and at most 1"),
         ("pre-norm", {"attention_scale": -1.0}, "must be positive"),
         ("pre-norm", {"vocab_size": 0}, "vocab_size=0 was given; it must be at least 1"),
+        ("pre-norm", {"seed": 2**64}, f"seed={2**64} is not valid; valid: {-(2**63)} to"),
         ("pre-norm", {"num_hidden_layers": 0}, "num_hidden_layers=0"),
         ("pre-norm", {"num_hidden_layers": -1}, "num_hidden_layers=-1 was given; it must be at least 1"),
         ("pre-norm", {"num_key_value_heads": 0}, "num_key_value_heads=0 was given; it must be at"),

@@ -208,6 +208,7 @@ BEST = {"load_best_model_at_end": True}
         ({"eval_strategy": "epochs"}, InvalidChoiceError, "did you mean 'epoch'?"),
         ({"optim": "moun"}, InvalidChoiceError, "did you mean 'muon'"),
         ({"report_to": "wandbb"}, InvalidChoiceError, "did you mean 'wandb'"),
+        ({"report_to": 5}, InvalidChoiceError, "unknown report_to '5'; valid: tensorboard"),
         ({"decay": "matrix"}, InvalidChoiceError, "did you mean 'matrices'"),
     ],
 )

@@ -150,9 +150,16 @@ def build(name: str, task: str | None = None, *, seed: int | None = None, **sett
     return model.eval()
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed that torch's generators do not take."""
+    if not -(2**63) <= seed < 2**64:
+        raise ConfigError(f"seed={seed} is not valid; valid: {-(2**63)} to {2**64 - 1}")
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw reproducible numbers for a while, on the device where tensors are made, and no other's generator touched."""
+    check_seed(seed)
     device = torch.get_default_device()
     if device.type in ("cpu", "meta"):
         with torch.random.fork_rng(devices=[]):

@@ -25,8 +25,8 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio
 
 
 def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
-    named = [report_to] if isinstance(report_to, str) else list(report_to or ())
-    for name in named:
+    several = () if report_to is None else report_to
+    for name in map(str, several if isinstance(several, (list, tuple)) else (several,)):
         packages = TRACKERS.get(name, ())
         if packages and not any(installed(package) for package in packages):
             raise ConfigError(f"report_to={name} was given, but {name} is not installed: pip install {packages[0]}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from transformers.utils.logging import tqdm
 
 from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, raised_as
 from zoo.base.synonyms import LENGTHS
+from zoo.building.builder import check_seed
 from zoo.building.quantizing import Int8Model
 from zoo.converters.engine import WritingModel, unfollowed
 from zoo.data.tokenizers import Tokenizers
@@ -65,6 +67,20 @@ COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
 """Options that transformers takes for whole numbers without looking."""
 
 SHARES = ("top_p", "typical_p")  # Options that transformers leaves out without looking where they are above 1
+
+LENGTHS_OF_RUNS = ("no_repeat_ngram_size", "encoder_no_repeat_ngram_size")
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(("min_length", "min_new_tokens", "top_k", *LENGTHS_OF_RUNS), ((Integral,), "a whole number")),
+    **dict.fromkeys(("assistant_early_exit", "prompt_lookup_num_tokens"), ((Integral,), "a whole number")),
+    **dict.fromkeys(("bos_token_id", "decoder_start_token_id"), ((Integral,), "an id")),
+    **dict.fromkeys(("max_time", "guidance_scale", "penalty_alpha", *SHARES), ((Real,), "a number")),
+    **dict.fromkeys(("min_p", "top_h", "epsilon_cutoff", "eta_cutoff"), ((Real,), "a number")),
+    **dict.fromkeys(("eos_token_id", "forced_eos_token_id"), ((Integral, list, tuple, Tensor), "an id, or several")),
+    "begin_suppress_tokens": ((list, tuple, Tensor), "a list of ids"),
+    "exponential_decay_length_penalty": ((list, tuple), "a length and a factor"),
+    "stop_strings": ((str, list, tuple), "a text, or several"),
+}
+"""Types of options that transformers computes with without looking, and what they are."""
 
 
 NEEDED = {
@@ -128,6 +144,7 @@ def generate(
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
+    check_seed(seed or 0)
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
     writer, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine, task=Task.CAUSAL_LM)
@@ -172,6 +189,9 @@ def generation_config(
     for name, value in options.items():
         if name in COUNTS and value is not None and not (type(value) is int and value >= 1):
             raise ConfigError(f"{name}={value!r} is not valid; valid: 1 and more")
+        kinds, meaning = KINDS.get(name, ((object,), ""))
+        if value is not None and (not isinstance(value, kinds) or (name in KINDS and isinstance(value, bool))):
+            raise ConfigError(f"{name}={value!r} is not valid; it is {meaning}")
         if name in SHARES and isinstance(value, (int, float)) and value > 1:
             raise ConfigError(f"{name}={value!r} is not valid; valid: 0 to 1")
         setattr(settings, name, value)
