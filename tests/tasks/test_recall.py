@@ -116,6 +116,11 @@ def test_a_tokenizer_that_cuts_symbols_is_refused():
     [
         ("multi-query-recall:num_pairs=40", "above half of num_symbols=64"),
         ("multi-query-recall:length=8", "length=8 is too short"),
+        ("multi-query-recall:num_pairs=-1", "num_pairs=-1 is not valid"),
+        ("multi-query-recall:power=abc", "power='abc' is not valid"),
+        ("multi-query-recall:power=nan", "power='nan' is not valid"),
+        ("selective-copying:num_copied=-1", "num_copied=-1 is not valid"),
+        ("in-context-recall:num_symbols=1", "num_symbols=1 is not valid"),
         ("in-context-recall:noise=1", "noise=1 is not valid"),
         ("in-context-recall:motif=0", "motif=0 is not valid"),
         ("selective-copying:length=20", "below twice num_copied=16"),

@@ -6,6 +6,7 @@ which separate architectures in minutes.
 
 from __future__ import annotations
 
+import math
 import random
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -82,6 +83,9 @@ class MultiQueryRecall(AskedInPlace):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_counts("num_pairs")
+        is_finite = isinstance(self.power, (int, float)) and math.isfinite(self.power)
+        self.check_option("power", is_finite, "it is a finite number")
         if self.num_pairs > self.num_symbols // 2:
             raise ConfigError(f"num_pairs={self.num_pairs} is above half of num_symbols={self.num_symbols}")
         if self.length < 4 * self.num_pairs:
@@ -126,6 +130,9 @@ class InContextRecall(AskedInPlace):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_option(
+            "num_symbols", self.num_symbols >= 2, "half of them are keys and half values, 1 of each at least"
+        )
         self.check_option("noise", 0 <= self.noise < 1, "it is a share, at least 0 and below 1")
         self.check_option("motif", 1 <= self.motif <= self.length // 4, "it is a number from 1 to a quarter of length")
 
@@ -172,6 +179,7 @@ class SelectiveCopying(AskedInPlace):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_counts("num_copied")
         if self.length < 2 * self.num_copied:
             raise ConfigError(f"length={self.length} is below twice num_copied={self.num_copied}")
 
