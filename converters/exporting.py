@@ -21,7 +21,7 @@ from .native.writing import NativeTarget
 from .opening import open_folder
 from .planning import nearest, plan_engines, plan_export
 from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page
-from .verification import Difference
+from .verification import Difference, not_compared
 from .weights import longest, task_of, without_further_tokens
 
 
@@ -161,7 +161,7 @@ def export_as(plan: TargetPlan, model: ZooPreTrainedModel, workshop: Path, optio
         auto_class=TASK_CLASSES[task_of(model)][0],
         folder=workshop,
         transforms={step.symmetry.name: step.symmetry.summary for step in plan.route.steps} if plan.route else {},
-        notes=(*target.advice(task_of(model), options), *target.notes(plan, options)),
+        notes=(*target.advice(task_of(model), options), *target.notes(plan, options), *not_compared(model)),
         output=target.output(model, plan),
         difference=difference,
     )

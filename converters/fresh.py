@@ -54,7 +54,27 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
                 results[f"{batch}.output"] = model(**given, output_hidden_states=True).hidden_states[-2]
             else:
                 results[f"{batch}.output"] = getattr(model(**given), request["output"])
+            if batch in request["steps"]:
+                results[f"{batch}.steps"] = read_on(model, given, request["steps"][batch])
     return {name: tensor.contiguous() for name, tensor in results.items()}
+
+
+def read_on(model: Any, given: dict[str, Any], steps: int) -> Any:
+    """Logits of the last tokens, each read on the cache of those before it. *Shape:* (batch_size, steps, size)."""
+    import torch
+
+    given = dict(given)
+    if "decoder_input_ids" in given:
+        given["encoder_outputs"] = model.get_encoder()(input_ids=given.pop("input_ids"))
+    text = "decoder_input_ids" if "encoder_outputs" in given else "input_ids"
+    past, found, ids = None, [], given[text]
+    for piece in (ids[:, :-steps], *ids[:, -steps:].split(1, dim=1)):
+        outputs = model(**{**given, text: piece}, past_key_values=past, use_cache=True)
+        if "past_key_values" not in outputs:  # a class without a cache
+            return model(**given).logits[:, -steps:]
+        past = outputs.past_key_values
+        found.append(outputs.logits[:, -1:])
+    return torch.cat(found[1:], dim=1)
 
 
 def run_transformers(request: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
 
 from zoo.base.folders import scratch_folder
-from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from . import fresh
@@ -73,6 +73,54 @@ def sample_inputs(model: ZooPreTrainedModel, *, longest: int = 9) -> dict[str, d
             prompts = {name: tensor.flip(-1) for name, tensor in prompts.items()}
         batches |= {"generate_greedy": prompts, "generate_beams": prompts}
     return batches
+
+
+LARGEST = 2e10  # Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU
+LARGEST_SCORES = 2e8  # Up to how many scores of a layer, and logits
+STEPS = 2  # How many further tokens are read, one at a time
+
+
+def turning_points(config: ZooConfig) -> dict[int, str]:
+    """Numbers of tokens beyond which a model computes something else than before, and what changes there."""
+    changes = POSITIONS.get(config.position).changes_after(config)
+    return {length: what for length, what in ((config.sliding_window, "window"), (changes, "positions")) if length}
+
+
+def long_lengths(model: ZooPreTrainedModel) -> list[int]:
+    """Numbers of tokens of texts that cross the lengths which settings name, where a comparison can afford them."""
+    config, points = model.config, turning_points(model.config)
+    last = max([config.max_position_embeddings, *(point + STEPS for point, what in points.items() if what != "window")])
+    found = sorted({last, *(min(point + STEPS, last) for point in points)})
+    return [length for length in found if length > STEPS and affordable(model, length)]
+
+
+def affordable(model: ZooPreTrainedModel, length: int) -> bool:
+    config = model.config
+    widest = max(config.vocab_size, config.decoder_vocab_size or 0, length * config.num_attention_heads)
+    return length * model.num_parameters() <= LARGEST and length * widest <= LARGEST_SCORES
+
+
+def not_compared(model: ZooPreTrainedModel) -> tuple[str, ...]:
+    """The lengths at which a model is too large to be compared, in a sentence each."""
+    found = [(point, what) for point, what in turning_points(model.config).items() if not affordable(model, point)]
+    return tuple(
+        f"It was not compared beyond {point} tokens, where its {what} would be: it is too large for that."
+        for point, what in found
+    )
+
+
+def long_inputs(model: ZooPreTrainedModel) -> dict[str, dict[str, Tensor]]:
+    """A text of each of those lengths, and as long a target, by the name of the batch."""
+    config, generator = model.config, torch.Generator().manual_seed(0)
+    sizes = {"input_ids": config.vocab_size}
+    sizes |= {"decoder_input_ids": config.decoder_vocab_size} if config.stack == "encoder-decoder" else {}
+    return {
+        f"{length}_tokens": {
+            name: without_padding(torch.randint(0, size, (1, length), generator=generator), config, size)
+            for name, size in sizes.items()
+        }
+        for length in long_lengths(model)
+    }
 
 
 def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
@@ -205,10 +253,13 @@ def answers_of(model: ZooPreTrainedModel) -> Answers:
 
 def questions(model: ZooPreTrainedModel) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor], dict[str, Any]]:
     """Batches to compare on, the same under one name each, and the request to `fresh.compute`."""
-    batches = sample_inputs(model)
+    config, long = model.config, long_inputs(model)
+    batches = sample_inputs(model) | long
+    on_cache = model.can_generate() and config.use_cache and "positions" not in turning_points(config).values()
     asked = {
         "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
-        "generate": neutral_generation(model.config),
+        "generate": neutral_generation(config),
+        "steps": dict.fromkeys(long if on_cache else (), STEPS),
         "batches": {batch: list(given) for batch, given in batches.items()},
     }
     return batches, flat(batches), asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from ..verification import (
     judge,
     lengths,
     log_probabilities,
+    long_lengths,
     neutral_generation,
     padded,
 )
@@ -209,22 +211,22 @@ NEW_TOKENS = 8
 
 
 class Sample(NamedTuple):
-    """Random inputs."""
+    """Random inputs; those of one text alone are long."""
 
     prompts: list[list[int]]
     targets: list[list[int]]
 
 
-def draw(config: ZooConfig) -> Sample:
+def draw(config: ZooConfig, longest: int, rows: int = 1) -> Sample:
     generator = torch.Generator().manual_seed(0)
-    longest, _ = lengths(config, new_tokens=NEW_TOKENS)
+    fewest = longest if rows == 1 else 1
     special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends_of(config)}
 
     def ids(size: int) -> list[int]:
-        return draw_tokens(int(torch.randint(1, longest + 1, (), generator=generator)), size, special, generator)
+        return draw_tokens(int(torch.randint(fewest, longest + 1, (), generator=generator)), size, special, generator)
 
-    prompts = [ids(config.vocab_size) for _ in range(INPUTS)]
-    targets = [ids(config.decoder_vocab_size) for _ in range(INPUTS)] if config.stack == "encoder-decoder" else []
+    prompts = [ids(config.vocab_size) for _ in range(rows)]
+    targets = [ids(config.decoder_vocab_size) for _ in range(rows)] if config.stack == "encoder-decoder" else []
     return Sample(prompts, targets)
 
 
@@ -232,18 +234,17 @@ def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "flo
     """Load an export, and compare probabilities, outputs and decoded tokens with the original's."""
     require("ctranslate2", "ctranslate2")
     engine = CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
-    sample = draw(model.config)
+    sample = draw(model.config, lengths(model.config, new_tokens=NEW_TOKENS)[0], INPUTS)
+    samples = [sample, *(draw(model.config, length - 1) for length in long_lengths(model))]
 
-    def answers(one: ZooPreTrainedModel | CTranslate2Model, rows: list[Tensor]) -> Answers:
-        outputs = {f"output {number}": row for number, row in enumerate(rows)}
-        return outputs | (decoded(one, sample) if model.can_generate() else {})
-
-    def ours(dtype: str) -> Answers:
-        reference = in_dtype(model, dtype)
-        return answers(reference, outputs(reference, sample))
+    def answers(one: Any, run: Callable[[Any, Sample], list[Tensor]]) -> Answers:
+        rows = [row for sample in samples for row in run(one, sample)]
+        found = {f"output {number}": row for number, row in enumerate(rows)}
+        return found | (decoded(one, sample) if model.can_generate() else {})
 
     tolerance = ROUNDING if dtype == "float32" else math.inf
-    return judge(ours, {"float32": answers(engine, outputs_there(engine, sample))}, "CTranslate2", tolerance)
+    theirs = {"float32": answers(engine, outputs_there)}
+    return judge(lambda dtype: answers(in_dtype(model, dtype), outputs), theirs, "CTranslate2", tolerance)
 
 
 @torch.no_grad()

@@ -50,7 +50,7 @@ def test_ctranslate2_computes_the_same(case, tmp_path):
     model = zoo_model(name, task, dtype=torch.float32, **settings)
     report = zoo.export(model, tmp_path / "out", "ctranslate2")
     assert report.difference.float32 < 1e-5 * report.difference.largest
-    assert report.difference.batches == 100
+    assert report.difference.batches == 101  # one of them as long as the positions
     decodes = task != "feature-extraction"
     assert (report.difference.greedy, report.difference.beams) == ((True, True) if decodes else (None, None))
 

@@ -10,8 +10,10 @@ from native_models import scramble
 
 import zoo
 from zoo.base.errors import InputError, SequenceTooLongError, ZooError
-from zoo.converters import TARGETS
+from zoo.converters import TARGETS, verification
 from zoo.converters.engine import WritingModel
+from zoo.converters.errors import VerificationError
+from zoo.converters.native.declared import NATIVE
 from zoo.converters.target import EngineTarget
 from zoo.data.tokenizers import train_word
 from zoo.training.generation.engines import load_for
@@ -83,6 +85,28 @@ def test_models_with_few_positions_are_compared_as_well(variant, task, target, p
     model = zoo.build(variant, task, **SIZES, max_position_embeddings=positions, seed=0)
     report = zoo.export(model, tmp_path / "out", target, fresh_process=False)
     assert report.difference.float32 < 1e-5 and report.difference.greedy in (None, True)
+
+
+WINDOW = {"sliding_window": 20, "max_position_embeddings": 48}
+
+
+@pytest.mark.parametrize("other", [{"sliding_window": 21}, {"sliding_window": 19}])
+def test_a_difference_in_long_texts_alone_is_found(other, monkeypatch, tmp_path):
+    """As a window that an export makes wider or narrower by one."""
+    model = scramble(zoo.build("llama-style", **SIZES, **WINDOW), seed=1)
+    assert zoo.export(model, tmp_path / "right", "mistral", fresh_process=False).difference.batches == 6
+    mistral = type(NATIVE.get("mistral"))
+    write = mistral.write_config
+    monkeypatch.setattr(mistral, "write_config", lambda *given: {**write(*given), **other})
+    with pytest.raises(VerificationError, match="differs by"):
+        zoo.export(model, tmp_path / "out", "mistral", fresh_process=False)
+
+
+def test_a_length_that_a_large_export_is_not_compared_at_is_named(monkeypatch, tmp_path):
+    model = zoo.build("llama-style", **SIZES, **WINDOW)
+    monkeypatch.setattr(verification, "LARGEST", 15 * model.num_parameters())
+    report = zoo.export(model, tmp_path / "out", "mistral", fresh_process=False)
+    assert "It was not compared beyond 20 tokens, where its window would be: it is too large for that." in report.notes
 
 
 @pytest.mark.parametrize("target", ["gpt2", "bundle"])
