@@ -88,6 +88,7 @@ def test_models_with_few_positions_are_compared_as_well(variant, task, target, p
 
 
 WINDOW = {"sliding_window": 20, "max_position_embeddings": 48}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 20}
 
 
 @pytest.mark.parametrize("other", [{"sliding_window": 21}, {"sliding_window": 19}])
@@ -107,6 +108,22 @@ def test_a_length_that_a_large_export_is_not_compared_at_is_named(monkeypatch, t
     monkeypatch.setattr(verification, "LARGEST", 15 * model.num_parameters())
     report = zoo.export(model, tmp_path / "out", "mistral", fresh_process=False)
     assert "It was not compared beyond 20 tokens, where its window would be: it is too large for that." in report.notes
+
+
+def test_phi3_changes_its_positions_where_the_model_does(tmp_path):
+    """The class has a place of its own for that length, which counts more than the one of all classes."""
+    rope = {**LONGROPE, "short_factor": [1.0] * 8, "long_factor": [3.0] * 8, "factor": 3.0}
+    model = scramble(zoo.build("llama-style", **SIZES, max_position_embeddings=60, rope_parameters=rope), seed=1).eval()
+    zoo.export(model, tmp_path / "out", "phi3", fresh_process=False)
+    native = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    for length in (20, 21, 40):
+        ids = torch.randint(3, 18, (1, length))
+        with torch.no_grad():
+            torch.testing.assert_close(native(ids).logits, model(ids).logits, atol=1e-4, rtol=1e-4)
+        expected, found = (
+            one.generate(ids, max_new_tokens=4, do_sample=False, eos_token_id=None) for one in (model, native)
+        )
+        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("target", ["gpt2", "bundle"])

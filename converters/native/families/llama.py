@@ -126,10 +126,15 @@ class Phi(DecoderFormat, name="phi"):
     }
 
 
+ORIGINAL = "original_max_position_embeddings"
+
+
 class Phi3(LlamaLike, name="phi3"):
     """Phi-3 and Phi-4 (Abdin et al. 2024)."""
 
     fields = {**LlamaLike.fields, **ONE_WINDOW, "rope_parameters": PARTIAL_ROPE, "dropout": "resid_pdrop"}
+    # The class takes it for the one of `rope_parameters`, and has 4096 by default.
+    follows = {ORIGINAL: lambda config: config.rope_parameters.get(ORIGINAL, config.max_position_embeddings)}
     layer = {
         PROJECTIONS: (
             "self_attn.qkv_proj",
