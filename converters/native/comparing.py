@@ -6,7 +6,7 @@ On a padded batch, and while a text grows across each length at which either cha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from zoo.models.parts import option
 from zoo.registry import Task
 
 from ..errors import ConversionError, DifferentOutputsError, NotComparedWarning
-from ..verification import explained, without_padding
+from ..verification import LARGEST, STEPS, explained, turning_points, without_padding
 
 LENGTH = 24  # Tokens of the longest row, where the position table has as many
 SIDES = ("without padding", "padded on the right", "padded on the left")  # Kinds of rows of the batch
@@ -200,8 +200,6 @@ def require_close(
 
 
 PROMPT = 4  # Tokens of the shortest prompt
-STEPS = 2  # How many further tokens are read, one at a time
-LARGEST = 2e10  # Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU
 
 
 @dataclass(frozen=True)
@@ -216,23 +214,23 @@ class Growth:
 
 def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> tuple[Growth, ...]:
     """Let a native model read texts that grow, without its cache."""
-    changes = POSITIONS.get(config.position).changes_after(config)
-    if task not in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM) and changes is None:
-        return ()
-    return tuple(grow(native, config, output, lengths) for lengths in all_lengths(config, native.num_parameters()))
+    points, writes = turning_points(config), task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
+    lengths = all_lengths(config, native.num_parameters()) if writes or points else ()
+    at_once = writes and "positions" not in points.values()  # outputs of a token depend on no later ones
+    return tuple(grow(native, config, output, each, at_once=at_once) for each in lengths)
 
 
 def all_lengths(config: ZooConfig, num_parameters: int) -> Iterator[range]:
     """Where to look: from the token before each length at which something changes."""
-    changes = POSITIONS.get(config.position).changes_after(config)
-    found = {PROMPT, max(1, (config.sliding_window or 0) - 1), max(1, (changes or 0) - 1)} - {1}
-    longest = config.max_position_embeddings if changes is None else max(found) + STEPS
+    points = turning_points(config)
+    found = {PROMPT, *(max(1, point - 1) for point in points)} - {1}
+    longest = max(found) + STEPS if "positions" in points.values() else config.max_position_embeddings
     for start in sorted(found):
         if start * num_parameters > LARGEST:
             warnings.warn(
                 NotComparedWarning(
                     f"the model was not compared with the native one beyond {start} tokens, where its "
-                    f"{'positions' if start + 1 == changes else 'window'} would be: it is too large for that"
+                    f"{points.get(start + 1, 'window')} would be: it is too large for that"
                 ),
                 stacklevel=2,
             )
@@ -240,17 +238,16 @@ def all_lengths(config: ZooConfig, num_parameters: int) -> Iterator[range]:
             yield range(start, start + STEPS + 1)
 
 
-def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range) -> Growth:
+def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range, *, at_once: bool) -> Growth:
     """Let a native model read one text that grows. Arguments as for `observe_growth` and [`Growth`][]."""
     generator = torch.Generator().manual_seed(0)
-    text, size = "input_ids", config.vocab_size
-    inputs: dict[str, Tensor] = {}
+    text, size, inputs = "input_ids", config.vocab_size, dict[str, Tensor]()
     if config.stack == "encoder-decoder":
         inputs[text] = without_padding(torch.randint(0, size, (1, PROMPT), generator=generator), config, size)
         text, size = "decoder_input_ids", config.decoder_vocab_size
     inputs[text] = without_padding(torch.randint(0, size, (1, lengths[-1]), generator=generator), config, size)
-    if POSITIONS.get(config.position).changes_after(config) is None:
-        values = last(compute(native, inputs, config, output), [length - 1 for length in lengths])
+    if at_once:
+        values = compute(native, inputs, config, output)[0, [length - 1 for length in lengths]]
     else:
         values = torch.cat([last(compute(native, cut(inputs, text, n), config, output)) for n in lengths])
         compute(native, cut(inputs, text, 1), config, output)  # as in `observe`
@@ -261,9 +258,9 @@ def cut(inputs: dict[str, Tensor], text: str, length: int) -> dict[str, Tensor]:
     return {**inputs, text: inputs[text][:, :length]}
 
 
-def last(outputs: Tensor, positions: Sequence[int] = (-1,)) -> Tensor:
-    """Outputs, (1, seq_len, size) or (1, size), at some positions, by default the last."""
-    return outputs if outputs.ndim == 2 else outputs[0, list(positions)]
+def last(outputs: Tensor) -> Tensor:
+    """Outputs, (1, seq_len, size) or (1, size), at the last position."""
+    return outputs if outputs.ndim == 2 else outputs[:, -1]
 
 
 def require_same_growth(name: str, growth: Growth, model: ZooPreTrainedModel, output: str) -> None:

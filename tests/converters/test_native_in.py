@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 import transformers
+from native_dense import MODERN_BERT
 from native_models import (
     EACH_NATIVE,
     ENCODER,
@@ -33,7 +34,7 @@ from zoo.converters.errors import (
     UnknownConverterError,
 )
 from zoo.converters.native import comparing
-from zoo.converters.native.declared import UnknownNativeError
+from zoo.converters.native.declared import NATIVE, UnknownNativeError
 from zoo.converters.native.families.fairseq import Opt
 from zoo.converters.native.families.llama import Llama
 from zoo.models import RotaryPosition
@@ -259,6 +260,33 @@ def test_a_model_that_generates_otherwise_is_refused(case, monkeypatch):
     monkeypatch.setattr(RotaryPosition, "outgrows_cache", lambda *given: False)
     native = native_model(family, "ForCausalLM", {**LLAMA, "max_position_embeddings": 12, **settings})
     with pytest.raises(DifferentOutputsError, match="for inputs that grow from"):
+        zoo.convert(native)
+
+
+@pytest.mark.parametrize("change", [0, 1])
+@pytest.mark.parametrize(
+    ("family", "head", "settings"),
+    [
+        ("ModernBert", "ForMaskedLM", {**MODERN_BERT, "local_attention": 60}),
+        ("Mistral", "ForSequenceClassification", {**LLAMA, "sliding_window": 30}),
+    ],
+)
+def test_a_window_longer_than_the_batch_is_compared_in_models_that_write_nothing(
+    family, head, settings, change, monkeypatch
+):
+    native = native_model(family, head, {**settings, "max_position_embeddings": 64})
+    format = type(NATIVE.get(family.lower()))
+    read = format.read_config
+
+    def read_otherwise(*given):
+        found = read(*given)
+        return {**found, "sliding_window": found["sliding_window"] + change}
+
+    monkeypatch.setattr(format, "read_config", read_otherwise)
+    if not change:
+        assert zoo.convert(native).config.sliding_window == 30
+        return
+    with pytest.raises(DifferentOutputsError, match="for inputs that grow from 30 to 32 tokens"):
         zoo.convert(native)
 
 
