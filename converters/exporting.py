@@ -65,7 +65,8 @@ def export(
     ```
 
     The export is loaded where the zoo cannot be imported (or in its engine) and compared with the model: outputs on
-    random padded inputs, and tokens of greedy decoding and of beam search. The model card has the measured differences.
+    random padded inputs and on texts up to the last position, and tokens of greedy decoding and of beam search; a note
+    names lengths that are too long for a large model. The model card has the measured differences.
     A failed export leaves nothing.
 
     Args:
