@@ -84,11 +84,16 @@ def test_words_are_counted_and_rare_ones_unknown():
     assert len(TOKENIZERS.get("word")(["a a a b b c"], min_frequency=1, vocab_size=6)) == 6
 
 
-@pytest.mark.parametrize(("kind", "least"), [("bpe", 260), ("unigram", 260), ("word", 5), ("character", 5)])
+SMALLEST = [("bpe", 260), ("unigram", 260), ("word", 5), ("character", 5), ("d2l-word", 5)]
+
+
+@pytest.mark.parametrize(("kind", "least"), SMALLEST)
 def test_a_vocabulary_has_room_for_special_tokens_and_bytes(kind, least):
     assert len(TOKENIZERS.get(kind)(TEXTS, vocab_size=least)) >= 5
     with pytest.raises(ConfigError, match=f"vocab_size={least - 1} was given .*; valid: {least} and more"):
         TOKENIZERS.get(kind)(TEXTS, vocab_size=least - 1)
+    with pytest.raises(ConfigError, match="vocab_size='many' (was given|is not valid)"):
+        train_tokenizers(TEXTS, kind=f"{kind}:vocab_size=many")
 
 
 def test_lower_case():
@@ -148,6 +153,9 @@ def test_bad_names():
     for option, valid in (("lower_case=no", "true or"), ("joint=no", "true or false"), ("min_frequency=1.5", "a wh")):
         with pytest.raises(ConfigError, match=f"is not valid; it is {valid}"):
             train_tokenizers(TEXTS, kind=f"word:{option}")
+    for wrong in ("bpe:min_frequency=-1", "explicando-character:characters=5"):
+        with pytest.raises(ConfigError, match=rf"{wrong.partition(':')[2]} was given for a tokenizer"):
+            train_tokenizers(TEXTS, kind=wrong)
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS.names())

@@ -40,6 +40,8 @@ def train_bpe(
         min_frequency: How often two pieces must occur side by side to become one.
     """
     check_size(vocab_size, len(SPECIALS) + NUM_BYTES)
+    if min_frequency < 0:
+        raise ConfigError(f"min_frequency={min_frequency} was given for a tokenizer; valid: 0 and more")
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
@@ -117,8 +119,8 @@ NUM_BYTES = 256
 
 def check_size(vocab_size: int | None, least: int) -> None:
     """Refuse a vocabulary that the special tokens, and the bytes of a byte-level one, do not fit into."""
-    if vocab_size is not None and vocab_size < least:
-        raise ConfigError(f"vocab_size={vocab_size} was given for a tokenizer; valid: {least} and more")
+    if vocab_size is not None and not (isinstance(vocab_size, int) and vocab_size >= least):
+        raise ConfigError(f"vocab_size={vocab_size!r} was given for a tokenizer; valid: {least} and more")
 
 
 def _composed(lower_case: bool) -> normalizers.Normalizer:
@@ -147,6 +149,7 @@ def train_d2l_word(
     Args:
         vocab_size: Number of ids at most, special ones included; None for no limit.
     """
+    check_size(vocab_size, len(D2L_SPECIALS) + 1)
     spaces = [normalizers.Replace(Regex("[\u202f\u00a0]"), " "), normalizers.Lowercase()]
     normalizer = normalizers.Sequence(spaces)
     splits = [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(Regex("[,.!?][^,.!?]*"), "isolated")]
@@ -167,6 +170,8 @@ def train_explicando_character(texts: Iterable[str], *, characters: str | None =
     Args:
         characters: The vocabulary instead, for instance Python's `string.printable`.
     """
+    if not isinstance(characters, (str, type(None))):
+        raise ConfigError(f"characters={characters!r} was given for a tokenizer; it is a text")
     source = texts if characters is None else [characters]
     nothing = normalizers.Sequence([])
     tokens = [*EXPLICANDO_SPECIALS.values(), *counted(source, nothing, CHARACTERS)]
