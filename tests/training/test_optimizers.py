@@ -181,6 +181,12 @@ BEST = {"load_best_model_at_end": True}
     [
         ({"per_device_train_batch_size": 3.5}, ConfigError, "valid: 1 and more, whole numbers"),
         ({"max_steps": 2.5}, ConfigError, "valid: 1 and more, whole numbers"),
+        ({"eval_accumulation_steps": 0}, ConfigError, "eval_accumulation_steps=0 is not valid; valid: 1 and more"),
+        ({"dataloader_num_workers": -1}, ConfigError, "dataloader_num_workers=-1 is not valid; valid: 0 and more"),
+        ({"eval_delay": "late"}, ConfigError, "eval_delay='late' is not valid; valid: 0 and more"),
+        ({"optim_args": 5}, ConfigError, "optim_args=5 is not valid; it is KEY=VALUE"),
+        ({"accelerator_config": 5}, ConfigError, "accelerator_config=5 is not valid; it is names and values"),
+        ({"train_sampling_strategy": "randm"}, InvalidChoiceError, "did you mean 'random'"),
         ({"max_steps": True}, ConfigError, "max_steps=True is not valid; valid: 1 and more, whole numbers"),
         ({"learning_rate": True}, ConfigError, "learning_rate=True is not valid; valid: 0 and more"),
         ({"average_last": 0.5}, ConfigError, "has no effect without average"),

@@ -63,6 +63,8 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), (1, math.inf)),
     "gradient_accumulation_steps": (1, math.inf),
     **dict.fromkeys(("num_train_epochs", "learning_rate", "weight_decay", "warmup_steps"), (0, math.inf)),
+    "eval_accumulation_steps": (1, math.inf),
+    **dict.fromkeys(("dataloader_num_workers", "eval_delay", "neftune_noise_alpha"), (0, math.inf)),
     **dict.fromkeys(("max_grad_norm", "adam_epsilon", "eval_steps", "save_steps", "z_loss"), (0, math.inf)),
     **dict.fromkeys(("label_smoothing_factor", "adam_beta1", "adam_beta2"), (0, 1)),
     **dict.fromkeys(("average_last", "average_decay"), (0, 1)),
@@ -130,6 +132,14 @@ CHOICES: dict[str, type[ExplicitEnum]] = {
 """Arguments with a fixed set of values in transformers; an error names the nearest one."""
 
 METRICS = ("loss", "eval_loss")  # Scores that choose the best checkpoint
+
+SAMPLING = ("random", "sequential", "group_by_length")  # Values of `train_sampling_strategy` that have an effect
+
+TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "optim_args": ((str,), "KEY=VALUE, several with commas"),
+    **dict.fromkeys(("accelerator_config", "gradient_checkpointing_kwargs"), ((dict, str), "names and values")),
+}
+"""Types of arguments that transformers does not look at, and what they are."""
 
 STRATEGIES = ("eval_strategy", "save_strategy")
 
@@ -289,7 +299,10 @@ def check_idle(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
-    """Refuse numbers with which a run would fail after a while, or not learn."""
+    """Refuse numbers with which a run would fail after a while, or not learn, and what is of another type."""
+    for name, (types, meaning) in TYPES.items():
+        if not isinstance(given.get(name), (*types, type(None))):
+            raise ConfigError(f"{name}={given[name]!r} is not valid; it is {meaning}")
     for name, (least, most) in RANGES.items():
         value = given.get(name)
         kinds = int if name in WHOLE else (int, float)
@@ -313,5 +326,7 @@ def check_choices(given: Mapping[str, Any]) -> None:
         if isinstance(value := given.get(name), str):
             InvalidChoiceError.check(value, valid=valid, kind=name)
     InvalidChoiceError.check(given.get("decay", DECAYS[0]), valid=DECAYS, kind="decay")
+    strategy = given.get("train_sampling_strategy", SAMPLING[0])
+    InvalidChoiceError.check(strategy, valid=SAMPLING, kind="train_sampling_strategy")
     if (metric := given.get("metric_for_best_model")) is not None:
         InvalidChoiceError.check(metric, valid=METRICS, kind="metric_for_best_model")
