@@ -59,7 +59,7 @@ def written(folder: Path, kind: str) -> str:
 def test_files_of_any_size_are_read_by_the_same_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
 ) -> None:
-    monkeypatch.setattr(prepared, "LARGE", large)
+    monkeypatch.setattr(prepared, "SHARD_BYTES", large)
     record = json.dumps({"sentence": "A part.", "content": "All of it."}) + "\n"
     (tmp_path / "a.jsonl").write_text(record * 20)
     splits = find_task("language-modeling").load(tmp_path / "a.jsonl")
@@ -75,7 +75,7 @@ KINDS = [*OF_FILES, "hub", "hub with validation"]
 def test_sources_without_a_held_out_part_are_known_as_divided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(prepared, "LARGE", 0)
+    monkeypatch.setattr(prepared, "SHARD_BYTES", 0)
     data = written(tmp_path / "source", "folder of txt" if kind == "mixture" else kind)
     named = f"{data}=0.5+{written(tmp_path / 'more', 'splits in folders')}=0.5" if kind == "mixture" else data
     splits = find_task("language-modeling").load(named)
@@ -84,7 +84,7 @@ def test_sources_without_a_held_out_part_are_known_as_divided(
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(prepared, "LARGE", 1000)
+    monkeypatch.setattr(prepared, "SHARD_BYTES", 1000)
     monkeypatch.setattr(planning, "ASIDE_BYTES", 250)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
 

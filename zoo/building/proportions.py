@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from zoo.models.fields import WIDEST, Fields
-from zoo.models.validation import divisors
+from zoo.models.fields import WIDEST, Fields, divisors
 
 SIZES = {
     "follow": "Sizes that are not given follow hidden_size and num_attention_heads, in the variant's proportions.",

@@ -7,6 +7,7 @@ drawings and what an export target needs. Imports neither torch nor transformers
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -150,6 +151,12 @@ def setting(default: Any, help: str, *shared: Mapping[str, Any], **facts: Any) -
 def usual_range(width: int, full_width: int) -> float:
     """Standard deviation of new weights: 0.02, as in BERT and GPT-2, and larger in narrow models."""
     return float(0.02 * max(1.0, full_width / width) ** 0.5)
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors of a number, the smallest first."""
+    small = [part for part in range(1, math.isqrt(number) + 1) if number % part == 0]
+    return sorted({*small, *(number // part for part in small)})
 
 
 def ends_without_norm(config: Any) -> bool:

@@ -10,15 +10,15 @@ def pool_first(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The vector of the first real token (BERT's [CLS]). *Shape:* (batch_size, hidden_size)."""
     if attention_mask is None:
         return hidden_states[:, 0]
-    return hidden_states.take_along_dim(attention_mask.long().argmax(dim=1)[:, None, None], dim=1)[:, 0]
+    first = attention_mask.long().argmax(dim=1)
+    return hidden_states[torch.arange(hidden_states.shape[0], device=hidden_states.device), first]
 
 
 def pool_last(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """The last real token's vector, with padding on either side. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states[:, -1]
-    positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
-    return hidden_states.take_along_dim((positions * attention_mask.long()).argmax(dim=1)[:, None, None], dim=1)[:, 0]
+    return pool_first(hidden_states, attention_mask.long().cumsum(dim=1))  # largest from the last real token on
 
 
 def pool_mean(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:

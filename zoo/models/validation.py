@@ -17,7 +17,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
-from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS
+from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, divisors
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 
 if TYPE_CHECKING:
@@ -217,12 +217,6 @@ def validate_heads(config: ZooConfig) -> None:
                 f"num_key_value_heads={config.num_key_value_heads} does not divide {field}={heads}: "
                 "every key-value head serves the same number of query heads"
             )
-
-
-def divisors(number: int) -> list[int]:
-    """All divisors of a number, the smallest first."""
-    small = [part for part in range(1, math.isqrt(number) + 1) if number % part == 0]
-    return sorted({*small, *(number // part for part in small)})
 
 
 def nearest_divisor(number: int, wanted: int) -> int:
