@@ -43,17 +43,8 @@ SILU = ("silu", "swish")
 
 EXPRESSED = {
     *("attention_bias", "attention_out_bias", "attention_scale", "attn_logit_softcapping", "final_logit_softcapping"),
-    *(
-        "head_dim",
-        "mixer",
-        "mlp_bias",
-        "nope_layers",
-        "num_key_value_heads",
-        "parallel_residual",
-        "position",
-        "qk_norm",
-    ),
-    "sliding_window",
+    *("head_dim", "mixer", "mlp_bias", "nope_layers", "num_key_value_heads", "parallel_residual", "position"),
+    *("qk_norm", "sliding_window"),
 }
 """Settings of the classes that files express; of others, the plain value alone."""
 
