@@ -1,6 +1,7 @@
 """A sweep widens at edges, costs at most three runs, and chooses by trials near the best."""
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +170,11 @@ def test_a_decay_keeps_its_share_of_a_trial(tmp_path: Path) -> None:
     schedule["lr_scheduler_kwargs"]["num_decay_steps"] = 10
     with pytest.raises(ConfigError, match="num_decay_steps=10 and the budget seconds=2 were given.*as a share"):
         request.check()
+
+
+def test_the_folder_may_be_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USERPROFILE" if os.name == "nt" else "HOME", str(tmp_path))
+    assert Request(names=["pre-norm"], task=TASK, output_dir="~/compared").folder == tmp_path / "compared"
 
 
 @pytest.mark.parametrize("given", [{"arguments": {"warmup_steps": 10}}, {"sweep": "warmup_steps=0.1,10"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,7 +57,7 @@ class Request(Options):
     @cached_property
     def folder(self) -> Path:
         default = Path("outputs") / f"compare-{self.chosen.task}"
-        return Path(self.output_dir if self.output_dir is not None else default).absolute()
+        return Path(os.path.expanduser(default if self.output_dir is None else self.output_dir)).absolute()
 
     @cached_property
     def spent(self) -> Budget | None:
