@@ -58,7 +58,10 @@ TABLES: dict[str, list[Compared]] = {
         *by_rate("normformer"),
         *by_depth("normformer", "warm-up"),
     ],
-    "differential attention": on_characters("diff-transformer", "llama-style"),
+    "differential attention": [
+        *on_characters("diff-transformer", "llama-style"),
+        *(("ladder", size, "gpt2-style:attention=differential", "gpt2-style") for size in ("0.1 M", "0.3 M", "1 M")),
+    ],
     "nGPT": on_characters("ngpt", "llama-style"),
     "experts": [
         *on_characters("mixtral-style", "llama-style", FORMER, "500 steps"),
