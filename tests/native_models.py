@@ -120,14 +120,14 @@ def native_model(family, head, settings, dtype=torch.float64):
     return scramble(model_class(model_class.config_class(**copy.deepcopy(settings)))).to(dtype)
 
 
-def beside(name, sizes):
+def other_sizes(name, sizes):
     """Sizes but for those that a name has itself."""
     return {size: value for size, value in sizes.items() if size not in parse_name(name).overrides}
 
 
 def zoo_model(name, task=None, dtype=torch.float64, **settings):
     """A model of the zoo with random weights."""
-    return scramble(zoo.build(name, task, **{**beside(name, ZOO), **settings})).to(dtype)
+    return scramble(zoo.build(name, task, **{**other_sizes(name, ZOO), **settings})).to(dtype)
 
 
 def batch(config, side="right", seed=1):

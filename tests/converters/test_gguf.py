@@ -12,7 +12,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 import torch
 from command_line import run
-from native_models import beside
+from native_models import other_sizes
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -93,7 +93,7 @@ TEXTS = ["the cat sleeps on the mat", "a dog runs", "The dog isn't here: it's go
 
 
 def tiny(name, **settings):
-    model = zoo.build(name, "causal-lm", seed=0, **{**beside(name, SIZES), **settings})
+    model = zoo.build(name, "causal-lm", seed=0, **{**other_sizes(name, SIZES), **settings})
     with torch.random.fork_rng():
         torch.manual_seed(0)  # llama.cpp rounds more in some models than in others
         return scrambled(model)

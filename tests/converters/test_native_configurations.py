@@ -22,9 +22,9 @@ from native_models import (
     T5,
     XLM,
     batch,
-    beside,
     largest_difference,
     native_model,
+    other_sizes,
     zoo_model,
 )
 from native_models import outputs as outputs_of
@@ -241,7 +241,7 @@ def test_inputs_losses_and_rates_of_dropout_that_a_model_lacks_are_named(family,
     ],
 )
 def test_exports_note_what_a_class_trains_or_reads_otherwise(name, task, target, lost):
-    model = zoo_model(name, task, **beside(name, {"pad_token_id": 0, "dropout": 0.0}))
+    model = zoo_model(name, task, **other_sizes(name, {"pad_token_id": 0, "dropout": 0.0}))
     plan = find_target(target).plan(model)
     assert plan.exact and (lost in " ".join(plan.notes) if lost else "dropout" not in " ".join(plan.notes))
 

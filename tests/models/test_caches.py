@@ -76,7 +76,7 @@ def test_assisted_decoding_takes_back_what_a_window_has_passed():
 
 
 def test_assisted_decoding_refuses_a_quantized_cache():
-    """transformers would crop what it holds beside the quantized tokens, and count those as before."""
+    """transformers would crop the tokens that are not quantized yet, and count the quantized ones as before."""
     model = new_subject("llama-style", "causal-lm").model
     ids, settings = torch.tensor([[3, 4, 5, 3, 4]]), {"max_new_tokens": 4, "do_sample": False, "eos_token_id": None}
     quantized = {"cache_implementation": "quantized", "cache_config": {"backend": "fp8"}}

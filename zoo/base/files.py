@@ -47,6 +47,11 @@ def home_cache() -> Path | None:
     return None if home == "~" else Path(home, ".cache")
 
 
+def expanded(path: str | Path) -> Path:
+    """A path with "~" as the user's home; as it is where there is none, for which `Path.expanduser` fails."""
+    return Path(os.path.expanduser(path))
+
+
 def leaves_its_folder(name: str) -> bool:
     """Whether a file's name, put after a folder's, leads elsewhere on any system, as `../x` and `C:x` do."""
     return any(

@@ -20,7 +20,7 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from zoo.base.errors import OutputExistsError, enumerate_names
-from zoo.base.files import check_writable, read_mapping, written
+from zoo.base.files import check_writable, expanded, read_mapping, written
 from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
 MODEL_FILE = "config.json"  # Files of every saved model
@@ -91,7 +91,7 @@ def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
 @contextmanager
 def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
     """Write a folder under a temporary name next to it, and move it into place on success."""
-    folder = Path(os.path.expanduser(folder)).resolve()
+    folder = expanded(folder).resolve()
     with written(folder):
         finish_earlier(folder)
         check_output(folder, force=force)
@@ -157,7 +157,7 @@ def locked(lock_file: Path, *, wait: bool = True) -> Iterator[bool]:
 @contextmanager
 def held_alone(folder: Path, what: str) -> Iterator[None]:
     """Refuse a folder that another process is writing, before anything is computed that should go there."""
-    folder = Path(os.path.expanduser(folder)).resolve()
+    folder = expanded(folder).resolve()
     lock_file = folder.with_name(f".{folder.name}.{LOCK}")
     with locked(lock_file, wait=False) as ours:
         if not ours:

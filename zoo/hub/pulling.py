@@ -22,7 +22,7 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.base.errors import ConfigError, ZooWarning, enumerate_names
-from zoo.base.files import leaves_its_folder
+from zoo.base.files import expanded, leaves_its_folder
 from zoo.base.formats import installed_version
 
 from .addresses import COMMIT, Address, parse_address
@@ -300,7 +300,7 @@ class Download:
             raise HubError(
                 f"{CONFIG} of {self.address} has {listed[CONFIG].size:,} bytes by the Hub's list, and is read whole"
             )
-        cache_dir = Path(os.path.expanduser(self.cache_dir or constants.HF_HUB_CACHE)).resolve()
+        cache_dir = expanded(self.cache_dir or constants.HF_HUB_CACHE).resolve()
         repository = repo_folder_name(repo_id=self.address.repo_id, repo_type="model")
         folder = cache_dir / repository / "snapshots" / commit  # where the client puts the files of a commit
         if self.force_download:

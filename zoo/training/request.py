@@ -13,6 +13,7 @@ from typing import Any
 from transformers import PreTrainedModel, TrainerCallback
 
 from zoo.base.errors import ConfigError
+from zoo.base.files import expanded
 from zoo.base.folders import check_output, held_alone, scratch_folder
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataSource, Splits, Tokenizers
@@ -56,7 +57,7 @@ class TrainingRequest:
 
     def __post_init__(self) -> None:
         if self.output_dir is not None:
-            object.__setattr__(self, "output_dir", os.path.expanduser(self.output_dir))
+            object.__setattr__(self, "output_dir", expanded(self.output_dir))
 
     @cached_property
     def chosen(self) -> Recipe:

@@ -92,21 +92,16 @@ class BenchmarkRun:
         while True:
             rows = {row.key: row for row in (*(read_rows(self.file) if self.file else ()), *self.rows)}
             verdicts = judge(self.benchmark, rows.values(), condition, data=self.called)
-            undecided = {
-                one.variant: left[0]
-                for one in verdicts.standings
-                if one.verdict == UNDECIDED
-                and one.variant in names
-                and (left := [at for at in range(limit) if self.key(condition, one.variant, at) not in rows])
-            }
-            wanted = {*undecided.items()}
+            undecided = sorted({one.variant for one in verdicts.standings if one.verdict == UNDECIDED} & {*names})
+            free = {name: [n for n in range(limit) if self.key(condition, name, n) not in rows] for name in undecided}
+            wanted = {(name, seeds[0]) for name, seeds in free.items() if seeds}
             if not wanted:
                 return
-            self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {', '.join(sorted(undecided))}")
+            left = ", ".join(name for name, seeds in free.items() if seeds)
+            self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {left}")
             wanted |= {(names[0], seed) for _, seed in wanted if self.key(condition, names[0], seed) not in rows}
-            chosen = {
-                one.variant: self.swept(min(one.rows, key=lambda row: bool(row.error))) for one in verdicts.standings
-            }
+            finished = {name: self.row_of(condition, name) for name, _ in wanted}
+            chosen = {name: self.swept(row) for name, row in finished.items() if row is not None}
             for seed, values in sorted({(seed, json.dumps(chosen[name])) for name, seed in wanted}):
                 alike = [name for name, one in sorted(wanted) if (one, json.dumps(chosen[name])) == (seed, values)]
                 added = self.compared(condition, alike, [seed], baseline=names[0], chosen=json.loads(values))

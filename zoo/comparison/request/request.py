@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.base.files import expanded
 from zoo.building.builder import config
 from zoo.data.tasks import DataSource, Splits
 from zoo.registry import parse_name
@@ -57,7 +57,7 @@ class Request(Options):
     @cached_property
     def folder(self) -> Path:
         default = Path("outputs") / f"compare-{self.chosen.task}"
-        return Path(os.path.expanduser(default if self.output_dir is None else self.output_dir)).absolute()
+        return expanded(default if self.output_dir is None else self.output_dir).absolute()
 
     @cached_property
     def spent(self) -> Budget | None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from zoo.base.errors import DataError
-from zoo.base.files import home_cache, read_json, stamp_of, write_file, written
+from zoo.base.files import expanded, home_cache, read_json, stamp_of, write_file, written
 from zoo.base.folders import locked
 from zoo.base.formats import zoo_version
 from zoo.base.manifest import sha256_of
@@ -38,7 +38,7 @@ class UnreachableDataError(DataError):
 def data_folder() -> Path:
     """Folder in which corpora are kept: `ZOO_DATA`, by default in the user's cache."""
     if given := os.environ.get(DATA_VARIABLE):
-        return Path(os.path.expanduser(given)).absolute()
+        return expanded(given).absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or home_cache()
     if cache is None:
         raise DataError(f"this user has no home, where corpora are kept: name another folder in {DATA_VARIABLE}")

@@ -25,7 +25,7 @@ MASK = "<mask>"
 
 
 def in_place_of_words(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[AddedToken]:
-    """Special tokens, each of which takes the blank before it where a word has that."""
+    """Special tokens that take the blank before them if words do."""
     from tokenizers import AddedToken
 
     cutting = tokenizer.backend_tokenizer.pre_tokenizer

@@ -39,10 +39,10 @@ class CausalConvolution(nn.Conv1d):
 
 def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Tensor) -> None:
     """Keep the last tokens of channels, (batch_size, width, key_len), in the cache, not the last positions."""
-    length = (kept := past.conv_states[0]).shape[-1]
+    length = past.conv_states[0].shape[-1]
     padding = (~is_token).sum(dim=1, keepdim=True)
     last = channels.shape[-1] - padding + torch.arange(length, device=channels.device)  # in what is longer by `length`
-    kept.copy_(F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1)))
+    past.conv_states[0].copy_(F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1)))
 
 
 class ShortConvolution(Mixer):
