@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,22 @@ def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
     save_settings(model, folder)
 
 
-def read(path: Path, variant: str) -> Any:
+@cache
+def runtime() -> Any:
+    """The one `Core` of this process.
+
+    The CPU plugin of a `Core` gives its thread another stack for signals, and of two plugins the second sets that of
+    the first again when it is gone, freed memory: the next signal with a handler, Ctrl+C for one, ends the process.
+    """
     import openvino
 
+    return openvino.Core()
+
+
+def read(path: Path, variant: str) -> Any:
     try:
         # Not by `openvino.convert_model`, which sends a report of its use.
-        return openvino.Core().read_model(str(path))
+        return runtime().read_model(str(path))
     except RuntimeError as error:
         last = str(error).strip().splitlines()[-1]
         raise ExportError(f"OpenVINO cannot hold {path.stem} of variant {variant!r}: {last}") from error
@@ -204,10 +215,8 @@ class OpenVinoSession:
     """A graph in OpenVINO, on as many threads as torch has."""
 
     def __init__(self, path: Path) -> None:
-        import openvino
-
         try:
-            self.graph = openvino.Core().compile_model(str(path), "CPU", settings())
+            self.graph = runtime().compile_model(str(path), "CPU", settings())
         except RuntimeError as error:
             last = str(error).strip().splitlines()[-1]
             raise CheckpointError(f"OpenVINO cannot load {path}: {last}") from error

@@ -91,6 +91,18 @@ def test_openvino_alone_runs_it(decoder, folder):
     assert [int(number) for number in done.stdout.split()] == ours[0].tolist()
 
 
+def test_signals_have_a_stack_when_sessions_are_gone(folder):
+    """A handler runs after two sessions that ended in the order of their begin."""
+    code = (
+        "import signal, sys; from pathlib import Path; from zoo.converters.openvino.stateful import OpenVinoSession\n"
+        "sessions = [OpenVinoSession(Path(sys.argv[1])) for _ in range(2)]; sessions.pop(0); sessions.pop(0)\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('handled')); signal.raise_signal(signal.SIGUSR1)"
+    )
+    words = [sys.executable, "-X", "faulthandler", "-c", code, str(folder / "openvino_model.xml")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["handled"]), done.stderr
+
+
 def test_a_full_disk_is_one_line(folder, tmp_path):
     from zoo.converters.openvino.stateful import save
 
