@@ -1,5 +1,6 @@
 """Every mistake that one call can make gets one clear error of the project's own."""
 
+import re
 from typing import Any
 
 import pytest
@@ -294,6 +295,16 @@ def test_a_mask_that_names_no_padding_for_a_classifier(rows: int) -> None:
         model(torch.ones(rows, 4, dtype=torch.long), attention_mask=torch.ones(rows, 1, 4, 4, dtype=torch.bool))
     with pytest.raises(errors.InputError, match="attention_mask for each layer type was given.*one a token"):
         model(torch.ones(rows, 4, dtype=torch.long), attention_mask={"full_attention": None})
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 4, 4), (3, 1, 3, 4), (3, 1, 4, 5), (3, 2, 4, 3)])
+def test_a_mask_of_queries_and_keys_that_does_not_fit(shape: tuple[int, ...]) -> None:
+    ids, mask = torch.tensor([[3, 4, 5, 6]] * 3), torch.ones(shape, dtype=torch.bool)
+    message = rf"shape {re.escape(str(shape))} was given for 3 rows of 4 positions; valid: \(batch_size, key_len\)"
+    with pytest.raises(errors.InputError, match=message):
+        build(task="causal-lm")(ids, attention_mask=mask)
+    with pytest.raises(errors.InputError, match=message):
+        build("vanilla", task="seq2seq-lm")(ids, decoder_input_ids=ids, attention_mask=mask)
 
 
 def test_masks_by_layer_type_that_lack_one() -> None:

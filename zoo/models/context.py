@@ -130,13 +130,11 @@ class Context:
     # Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
     encoder_hidden_states: Tensor | None = None
     encoder_attention_mask: Any = None  # 1 for real source tokens. *Shape:* (batch_size, source_len)
-    # Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
-    token_ids: Tensor | None = None
+    token_ids: Tensor | None = None  # None if their embeddings were given. *Shape:* (batch_size, seq_len)
     is_token: Tensor | None = None  # 1 for tokens, where no mask of them is given. *Shape:* (batch_size, seq_len)
     # Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
     biases: dict[str | None, Tensor | None] = field(default_factory=dict)
-    # Positions, if the caller gave them, from `place` on: computed ones increase by one, so they need no search for
-    # packed documents (avoids a device sync)
+    # Positions that the caller gave, from `place` on; others need no search for packed documents (a device sync)
     given_positions: Any = None
     cache: Cache | None = None  # The part of past_key_values for self-attention, from `place` on
 
@@ -156,7 +154,7 @@ class Context:
                 )
         mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
         if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual or mask.is_floating_point()):
-            self.attention_mask = readable_mask(mask, inputs_embeds, seen)
+            self.attention_mask = readable_mask(mask, inputs_embeds, seen, inputs_embeds, self.is_first)
         self.given_positions = self.position_ids
         if self.position_ids is None:
             tokens = mask if isinstance(mask, Tensor) and mask.ndim == 2 else self.is_token
@@ -164,17 +162,17 @@ class Context:
 
     @property
     def is_first(self) -> bool:
-        """Whether a growing cache is still empty."""
+        """Whether there is no cache, or a growing one that is still empty."""
         layers = [] if self.cache is None else self.cache.layers
         grows = all(isinstance(layer, (DynamicLayer, LinearAttentionLayer)) for layer in layers)
-        return self.cache is not None and grows and self.cache.get_seq_length() == 0
+        return self.cache is None or (grows and self.cache.get_seq_length() == 0)
 
     def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
         """Input of cross attention, (batch_size, source_len, hidden_size), and its mask for the backend or None."""
         states: Any = self.encoder_hidden_states
         mask = self.encoder_attention_mask
         if not isinstance(mask, UnpaddedMask):
-            mask = mask if mask is None else readable_mask(mask, states, 0)
+            mask = mask if mask is None else readable_mask(mask, states, 0, hidden_states, True)
             mask = create_bidirectional_mask(config, hidden_states, mask, encoder_hidden_states=states)
         return states, mask
 
@@ -183,8 +181,7 @@ class Context:
 class EarlierLayers:
     """Tensors that layers keep for later ones within a call; no dictionary, which hooks of accelerate and FSDP copy."""
 
-    # Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
-    token_ids: Tensor | None = None
+    token_ids: Tensor | None = None  # None if their embeddings were given. *Shape:* (batch_size, seq_len)
     # 1 for tokens, 0 for padding; None if all are tokens. *Shape:* (batch_size, seq_len)
     is_token: Tensor | None = None
     kept: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
@@ -198,32 +195,34 @@ class EarlierLayers:
         return tuple(tensor.to(device) for tensor in self.kept[name])
 
 
-def readable_mask(mask: Any, states: Tensor, seen: int | Tensor) -> Any:
+def readable_mask(mask: Any, states: Tensor, seen: int | Tensor, queries: Tensor, has_all_keys: bool) -> Any:
     """A given mask in a form that every backend reads; InputError for another shape, and for 2 dimensions below 0.
 
     Masks of queries and keys are boolean, or added to the scores and of the dtype of the states; integers are 1 for
     visible keys. Padding masks have a column for each of the `seen` cached positions, too.
     """
     if isinstance(mask, dict):
-        return {kind: readable_mask(one, states, seen) for kind, one in mask.items()}
+        return {kind: readable_mask(one, states, seen, queries, has_all_keys) for kind, one in mask.items()}
     if not isinstance(mask, Tensor):
         return mask
-    if mask.ndim == 4:
+    (rows, length), shape = queries.shape[:2], tuple(mask.shape)
+    valid = ((1, rows, len(states)), shape[1:2], (1, length), (1, states.shape[1]) if has_all_keys else shape[-1:])
+    if mask.ndim == 4 and (is_tracing(mask) or all(n in sizes for n, sizes in zip(shape, valid, strict=True))):
         if not mask.is_floating_point():
             return mask.bool()
         return mask if mask.dtype == states.dtype else mask.to(states.dtype).clamp(min=torch.finfo(states.dtype).min)
     if mask.ndim != 2:
         raise InputError(
-            f"an attention_mask of the shape {tuple(mask.shape)} was given; valid: (batch_size, key_len), 1 for real "
-            "tokens and 0 for padding, or (batch_size, 1 or num_attention_heads, query_len, key_len), True for "
-            "visible keys or added to the scores"
+            f"an attention_mask of the shape {shape} was given for {rows} rows of {length} positions; valid: "
+            "(batch_size, key_len), 1 for real tokens and 0 for padding, or (batch_size, 1 or num_attention_heads, "
+            "query_len, key_len), True for visible keys or added to the scores"
         )
-    rows, length = states.shape[0], seen + states.shape[1]
-    fits = mask.shape[1] >= length if is_tracing(mask) else mask.shape == (rows, length)
+    rows, total = states.shape[0], seen + states.shape[1]
+    fits = mask.shape[1] >= total if is_tracing(mask) else mask.shape == (rows, total)
     if not (isinstance(seen, Tensor) or fits):
         raise InputError(
             f"the (decoder's) attention_mask, given or made of the token ids, covers {mask.shape[1]} positions of "
-            f"{mask.shape[0]} rows, but the cache and the input make {length} of {rows}: give a mask for all of them, "
+            f"{mask.shape[0]} rows, but the cache and the input make {total} of {rows}: give a mask for all of them, "
             "or use_cache=False"
         )
     if mask.is_floating_point() and not is_tracing(mask) and (mask < 0).any():
