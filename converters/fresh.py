@@ -46,6 +46,11 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
     results = {}
     for batch, names in request["batches"].items():
         given = {name: tensors[f"{batch}.{name}"] for name in names}
+        # Copies, as a quirk changes its inputs.
+        given = {
+            name: tensor.to(model.dtype, copy=True) if tensor.is_floating_point() else tensor
+            for name, tensor in given.items()
+        }
         with torch.no_grad():
             if batch in request["generate"]:
                 model.generation_config = GenerationConfig(**request["generate"][batch])

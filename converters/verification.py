@@ -48,31 +48,44 @@ def sample_inputs(model: ZooPreTrainedModel, *, longest: int = 9) -> dict[str, d
     config, task = model.config, task_of(model)
     generator = torch.Generator().manual_seed(0)
     longest, _ = lengths(config, longest)
-    pad = config.pad_token_id
+    pad, one_length = config.pad_token_id, config.has_quirk("memory-makes-queries")
 
-    def ids(rows: int, length: int, size: int) -> Tensor:
-        return without_padding(torch.randint(0, size, (rows, length), generator=generator), config, size)
+    def text(rows: int, name: str = "input_ids", length: int = longest) -> dict[str, Tensor]:
+        return draw_text(config, name, rows, length, generator)
 
-    padded = ids(3, longest, config.vocab_size)
-    mask = torch.ones_like(padded)
+    mask = torch.ones(3, longest, dtype=torch.long)
     for row, length in enumerate((longest, max(1, longest - 3), max(1, longest // 2))):
         mask[row, length:] = 0
-    padded = padded.masked_fill(mask == 0, pad if pad is not None else 0)
-    batches = {"padded": {"input_ids": padded, "attention_mask": mask}}
+    padded = text(3)
+    if "input_ids" in padded:
+        padded["input_ids"].masked_fill_(mask == 0, pad if pad is not None else 0)
+    prompts = {**padded, "attention_mask": mask}
+    batches = {"padded": dict(prompts)}
     if pad is not None or task != Task.SEQUENCE_CLASSIFICATION:
-        batches["full"] = {"input_ids": ids(2, longest, config.vocab_size)}
+        batches["full"] = text(2)
     for batch in batches.values():
-        shape = batch["input_ids"].shape
+        rows = len(next(iter(batch.values())))
         if config.stack == "encoder" and config.type_vocab_size:
-            batch["token_type_ids"] = torch.randint(0, config.type_vocab_size, shape, generator=generator)
+            batch["token_type_ids"] = torch.randint(0, config.type_vocab_size, (rows, longest), generator=generator)
         if config.stack == "encoder-decoder":
-            batch["decoder_input_ids"] = ids(shape[0], max(1, longest - 1), config.decoder_vocab_size)
-    if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM):
-        prompts = {"input_ids": padded, "attention_mask": mask}
+            batch |= text(rows, "decoder_input_ids", longest if one_length else max(1, longest - 1))
+    if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM) and "input_ids" in padded and not one_length:
         if task == Task.CAUSAL_LM:
             prompts = {name: tensor.flip(-1) for name, tensor in prompts.items()}
         batches |= {"generate_greedy": prompts, "generate_beams": prompts}
     return batches
+
+
+def draw_text(config: ZooConfig, name: str, rows: int, length: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Ids without padding for an argument, or vectors under its other name if the model has no vocabulary."""
+    if config.has_quirk("works-on-features"):
+        return {
+            name.replace("input_ids", "inputs_embeds"): torch.randn(
+                rows, length, config.hidden_size, generator=generator
+            )
+        }
+    size = config.vocab_size if name == "input_ids" else config.decoder_vocab_size
+    return {name: without_padding(torch.randint(0, size, (rows, length), generator=generator), config, size)}
 
 
 LARGEST = 2e10  # Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU
@@ -112,12 +125,10 @@ def not_compared(model: ZooPreTrainedModel) -> tuple[str, ...]:
 def long_inputs(model: ZooPreTrainedModel) -> dict[str, dict[str, Tensor]]:
     """A text of each of those lengths, and as long a target, by the name of the batch."""
     config, generator = model.config, torch.Generator().manual_seed(0)
-    sizes = {"input_ids": config.vocab_size}
-    sizes |= {"decoder_input_ids": config.decoder_vocab_size} if config.stack == "encoder-decoder" else {}
+    names = ["input_ids", *(["decoder_input_ids"] if config.stack == "encoder-decoder" else [])]
     return {
         f"{length}_tokens": {
-            name: without_padding(torch.randint(0, size, (1, length), generator=generator), config, size)
-            for name, size in sizes.items()
+            given: tensor for name in names for given, tensor in draw_text(config, name, 1, length, generator).items()
         }
         for length in long_lengths(model)
     }
@@ -201,7 +212,7 @@ def only_real(answers: Answers, batches: dict[str, dict[str, Tensor]], task: str
     for name, tensor in answers.items():
         batch = batches[name.partition(".")[0]]
         of_tokens = name.endswith(".output") and task != Task.SEQUENCE_CLASSIFICATION
-        if of_tokens and "attention_mask" in batch and "decoder_input_ids" not in batch:
+        if of_tokens and "attention_mask" in batch and not any(given.startswith("decoder") for given in batch):
             kept[name] = tensor * batch["attention_mask"][..., None]
     return kept
 
@@ -255,7 +266,8 @@ def questions(model: ZooPreTrainedModel) -> tuple[dict[str, dict[str, Tensor]], 
     """Batches to compare on, the same under one name each, and the request to `fresh.compute`."""
     config, long = model.config, long_inputs(model)
     batches = sample_inputs(model) | long
-    on_cache = model.can_generate() and config.use_cache and "positions" not in turning_points(config).values()
+    generates = "generate_greedy" in batches
+    on_cache = generates and config.use_cache and "positions" not in turning_points(config).values()
     asked = {
         "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
         "generate": neutral_generation(config),

@@ -163,6 +163,8 @@ except ValueError as error:
     ("name", "task", "settings"),
     [
         ("vanilla", "seq2seq-lm", dict(faithful=True)),
+        ("odom-style", "seq2seq-lm", dict(faithful=True)),
+        ("explicando", "seq2seq-lm", dict(faithful=True)),
         ("gpt-bert-style", "masked-lm", {}),
         pytest.param("gemma2-style", "causal-lm", {}, marks=pytest.mark.nightly),
         pytest.param("nlpt-encoder", "sequence-classification", {}, marks=pytest.mark.nightly),
