@@ -65,6 +65,17 @@ def test_a_moved_comparison_is_repeated_and_every_number_compared(moved, monkeyp
     assert "pre-norm, seed 0: heldout_loss recorded " in found.stdout
 
 
+def test_a_record_without_a_finished_run_is_refused(moved, monkeypatch):
+    monkeypatch.chdir(moved)
+    recorded = json.loads((moved / "out" / "results.json").read_text(encoding="utf-8"))
+    for one in recorded["runs"]:
+        one["report"] = None
+    (moved / "failed").mkdir()
+    (moved / "failed" / "results.json").write_text(json.dumps(recorded), encoding="utf-8")
+    found = run("--repeat", "failed/results.json", "--data", "pairs.tsv")
+    assert "failed finished: it has no number" in str(found.exception) and not (moved / "failed-repeated").exists()
+
+
 def test_other_data_names_and_the_recorded_folder_are_refused(moved, monkeypatch):
     monkeypatch.chdir(moved)
     (moved / "less.tsv").write_text("en\tpt\n" + "a b\tc d\n" * 3 + "e\tf\n" * 9, encoding="utf-8")

@@ -104,6 +104,10 @@ def test_softmax_over_the_batch_takes_masks_and_parts_as_the_usual_one():
 
     assert torch.equal(logits(seen), logits(added)) and torch.equal(logits(seen), logits(seen[:, 0, 0].long()))
     assert support.difference(logits(attn_logit_softcapping=0.01), logits()) > 1e-3
+    model = zoo.build("odom-style@tiny+softmax-over-the-batch", **settings, dropout=0.0, attention_dropout=0.5)
+    given = dict(input_ids=ids, decoder_input_ids=ids, output_attentions=True)
+    assert all((weights > 0).all() for weights in model(**given).encoder_attentions)
+    assert all(0.2 < (weights == 0).float().mean() < 0.8 for weights in model.train()(**given).encoder_attentions)
 
 
 @pytest.mark.parametrize("qk_norm", ["head", "full"])

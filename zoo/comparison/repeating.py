@@ -43,7 +43,9 @@ class RepeatedNumber:
 
 
 def require_same_data(recorded: Comparison, arguments: Mapping[str, Any]) -> None:
-    """Refuse other examples than those of a record, before anything is trained."""
+    """Refuse other examples than those of a record, or a record without numbers, before anything is trained."""
+    if not any(map(numbers_of, recorded.runs)):
+        raise ConfigError(f"no run of {recorded.folder} finished: it has no number that could be compared")
     if not recorded.data:
         raise ConfigError(f"{recorded.folder} has no hashes of its data: an older version of the zoo recorded it")
     request = Request(**{name: arguments[name] for name in options() if name in arguments})

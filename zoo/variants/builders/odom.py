@@ -54,6 +54,7 @@ class OdomAttention(Attention):
         else:  # a key that the whole batch masks has no weight at all
             attention_mask = added_mask(attention_mask, scores.dtype)
             weights = (scores + attention_mask).softmax(dim=0).masked_fill(attention_mask < 0, 0.0)
+        weights = nn.functional.dropout(weights, self.dropout, self.training)
         return (weights @ value).transpose(1, 2), weights
 
 
