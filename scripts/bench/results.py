@@ -210,7 +210,7 @@ def picture(verdicts: Verdicts) -> str:
         VariantSummary(one.variant, (), dict(one.samples), one.difference, one.verdict) for one in verdicts.standings
     ]
     score = replace(LOSSES[0], title=title(verdicts.score), better=verdicts.benchmark.better(verdicts.score))
-    drawn = draw_forest(score, shown, baseline(verdicts), charts.WIDE)
+    drawn = draw_forest(score, shown, baseline(verdicts), charts.WIDE, verdicts.design.margin)
     svg = ElementTree.fromstring(drawn or "<svg/>")
     svg.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "style": "background: var(--card)"}
     style = ElementTree.Element("style")

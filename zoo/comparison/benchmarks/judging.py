@@ -14,7 +14,7 @@ from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, Paire
 from zoo.models.parts import deviations_of
 
 from ..request.seeds import at_the_edge, read_sweep
-from ..results.design import BASELINE, FAILED, judged, measured_by
+from ..results.design import BASELINE, FAILED, Design, judged, measured_by
 from ..results.units import enumerated
 from .definition import Benchmark, benchmarks, find_benchmark
 from .rows import DECAYED, Row, read_rows
@@ -63,6 +63,12 @@ class Verdicts:
     data: str
     score: str
     standings: Sequence[Standing]
+
+    @property
+    def design(self) -> Design:
+        """The design of the tests; a margin is of the benchmark's own score."""
+        design = self.benchmark.design
+        return design if self.score == self.benchmark.score else replace(design, margin=None)
 
     @cached_property
     def missing(self) -> list[str]:
@@ -139,9 +145,8 @@ def judge(
     better = benchmark.better(score)
     scores = {name: {row.seed: row.number(score) for row in own} for name, own in found.items()}
     at_edge = {name: any(edges(benchmark, row) for row in own) for name, own in found.items()}
-    standings = []
-    design = benchmark.design if score == benchmark.score else replace(benchmark.design, margin=None)
-    for name, (difference, word) in judged(scores, baseline, better, design).items():
+    verdicts = Verdicts(benchmark, condition, data, score, standings := [])
+    for name, (difference, word) in judged(scores, baseline, better, verdicts.design).items():
         finished = any(value is not None for value in scores[name].values())
         if word in DECIDED and (at_edge[name] or at_edge.get(baseline)):
             word = EDGE
@@ -156,7 +161,7 @@ def judge(
         return sample is None, one.lost, 0.0 if sample is None else -better * sample.mean
 
     standings.sort(key=badness)
-    return Verdicts(benchmark, condition, data, score, standings)
+    return verdicts
 
 
 def columns_of_run(run: Run) -> dict[str, float]:
