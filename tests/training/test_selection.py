@@ -5,14 +5,14 @@ import warnings
 
 import pytest
 import torch
-from datasets import Dataset, concatenate_datasets
+from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 from safetensors.torch import load_file
 
 import zoo
 from zoo.base.errors import ZooWarning
 from zoo.data.tasks import TASKS, DataError, DataSource, Splits, UnknownColumnError, find_task, train_tokenizers
 from zoo.data.tasks.reading import documents
-from zoo.data.tasks.sources import contents
+from zoo.data.tasks.sources import contents, given_examples
 from zoo.data.tasks.tables import DataWarning
 from zoo.data.tokenizers import leave_open, train_word
 from zoo.training.evaluate import EvaluationWarning
@@ -181,3 +181,31 @@ def test_datasets_that_were_loaded_elsewhere_are_read_by_their_columns():
     assert zoo.evaluate(model, "text-classification", data=labelled, **given).examples == 3
     with pytest.raises(DataError, match="label '2' is unknown; valid: 0, 1"):
         zoo.evaluate(model, "text-classification", data=labelled.map(lambda row: {"label": 2}), **given)
+
+
+def test_columns_of_given_datasets_are_chosen_as_those_of_files(tiny, tmp_path):
+    examples = TASKS.get("translation").load().train.select(range(8))
+    file = pairs(tmp_path / "all.tsv", examples)
+    trained = {"heldout": pairs(tmp_path / "some.tsv", examples.select([0])), "columns": ["pt", "en"], **tiny}
+    zoo.train("pre-norm", data=file, output_dir=tmp_path / "model", **trained)
+    expected = zoo.evaluate(tmp_path / "model", data=file, n_bootstrap=1).loss
+    numbered = Dataset.from_dict({"id": ["1"] * 8, **{name: examples[name] for name in ("en", "pt")}})
+    assert zoo.evaluate(tmp_path / "model", data=numbered, n_bootstrap=1).loss == expected
+    assert given_examples(numbered, find_task("translation").kinds).column_names == ["en", "pt"]
+
+
+@pytest.mark.parametrize("labels", [ClassLabel(names=["neg", "pos"]), Value("int64")])
+def test_labels_of_given_datasets_that_are_numbers_become_names(labels, tiny):
+    words = [f"{word} {number}" for number in range(9) for word in ("good", "bad")]
+    given = {name: value for name, value in tiny.items() if name != "generation"}
+    names = labels.names if isinstance(labels, ClassLabel) else ["0", "1"]
+    features = Features({"text": Value("string"), "label": labels})
+    sentences = Dataset.from_dict({"text": words, "label": [1, 0] * 9}, features=features)
+    held = sentences.select(range(10, 18))
+    trained = zoo.train("pre-norm", "text-classification", data=Splits(sentences.select(range(10)), held), **given)
+    assert [*trained.model.config.id2label.values()] == names and {*trained.outputs} <= {*names}
+    features = Features({"tokens": List(Value("string")), "tags": List(labels)})
+    tagged = Dataset.from_dict({"tokens": [one.split() for one in words], "tags": [[1, 0]] * 18}, features=features)
+    assert given_examples(tagged, find_task("token-classification").kinds)["tags"][:] == [names[::-1]] * 18
+    evaluated = zoo.evaluate(trained.model, "text-classification", data=held, tokenizer=trained.tokenizers)
+    assert evaluated.loss == pytest.approx(trained.report.heldout_loss)

@@ -227,15 +227,17 @@ def chosen_examples(
     columns: Sequence[Column] | None,
 ) -> tuple[Dataset, str]:
     """Load the examples that were named, or those that a run held out; and what they are called."""
+    trained_on = DataSource() if run is None or run.data.source is None else run.data.source
     if isinstance(data, Dataset):
         if not len(data):
             raise DataError("the given dataset has no examples")
+        if columns is None and {*(trained_on.columns or ())} <= {*data.column_names}:
+            columns = trained_on.columns
         return given_examples(data, task.kinds, columns), "given examples"
     if data is None and heldout is None:
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")
         return examples_of_run(run, task, model)
-    trained_on = DataSource() if run is None or run.data.source is None else run.data.source
     columns = trained_on.columns if columns is None else columns
     place = heldout if data is None else located(data)
     whole = place if data is None or Path(place or "").is_file() else None

@@ -249,17 +249,24 @@ def without_leaks(splits: Splits, kinds: Sequence[Kind]) -> Splits:
 
 
 def given_examples(examples: Any, kinds: Sequence[Kind], columns: Sequence[Column] | None = None) -> Any:
-    """Choose columns of a dataset that was loaded elsewhere, by default the first; raw texts are a document each."""
+    """Choose columns of a dataset that was loaded elsewhere, as of a file; raw texts are a document each."""
     from datasets import Dataset
 
     if not (isinstance(examples, Dataset) and len(examples)):
         return examples
-    names = examples.column_names
+    names, owner = [name for name in examples.column_names if name not in NUMBERS.values()], "the given dataset"
     is_text = len(kinds) == 1
-    if columns is None and len(names) >= len(kinds) and ("document" in names or not is_text):
-        return examples
-    chosen = chosen_columns(names, kinds, columns, "the given dataset")
-    return documents(examples[chosen[0]]) if is_text else examples.select_columns(chosen)
+    if columns is None and ("document" in names if is_text else len(names) == len(kinds)):
+        chosen = names
+    else:
+        chosen = chosen_columns(names, kinds, columns, owner)
+        examples = documents(examples[chosen[0]]) if is_text else examples.select_columns(chosen)
+    for name, kind in zip(chosen, kinds, strict=False):
+        feature = examples.features.get(name)
+        if kind in ANSWERS and getattr(getattr(feature, "feature", feature), "dtype", None) != "string":
+            labels = table_of(examples.select_columns(name), owner, [name], [kind]).column(0)
+            examples = examples.remove_columns(name).add_column(name, labels).select_columns(examples.column_names)
+    return examples
 
 
 def contents(examples: Dataset, kinds: Sequence[Kind]) -> Iterator[tuple[str, ...]]:
