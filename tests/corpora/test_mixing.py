@@ -108,6 +108,13 @@ def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources,
         run(tmp_path / "ordered", data, 1, 5, **options, **model, train_sampling_strategy="sequential")
 
 
+def test_epochs_of_sources_that_have_fewer_blocks_than_an_update_are_those_of_the_run(sources, tmp_path):
+    data, options = f"{sources['fox']}=0.5+{sources['sea']}=0.5", {"tokenizer": "bpe:vocab_size=400"}
+    seen = run(tmp_path / "model", data, 1, 3, task="language-modeling:block_size=1024", model="llama-style", **options)
+    mixture = json.loads((tmp_path / "model/result.json").read_text())["report"]["mixture"]
+    assert len(seen) == 3 * len(by_update(seen)[0]) < 24 and [one["epochs"] for one in mixture.values()] == [3, 3]
+
+
 @pytest.mark.parametrize("shares", [(0.75, 0.25), (0.1, 0.9)])
 def test_a_checkpoint_is_chosen_by_a_loss_in_the_shares_of_the_mixture(tmp_path, sources, shares):
     sources["sea"].write_text(sources["sea"].read_text() * 5)

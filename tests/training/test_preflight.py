@@ -101,6 +101,10 @@ def test_memory_and_disk(tmp_path, monkeypatch):
         for optim in ("adamw_torch_fused", "adafactor", "muon")
     )
     assert [check_memory(100, args, None) for args in (adamw, adafactor, muon)] == [1600, 800, 1200]
+    frozen = zoo.build("gpt2-style@tiny", vocab_size=50, tie_word_embeddings=False)
+    frozen.model.requires_grad_(False)
+    size = frozen.num_parameters()
+    assert check_memory(size, adamw, None, frozen) == 4 * size + 12 * frozen.lm_head.weight.numel()
     with pytest.raises(PreflightError, match=r"at least 16.0 GiB .* the cpu has 8.0 GiB"):
         check_memory(2**30, adamw, 2**33)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=4 * 2**30))

@@ -34,7 +34,8 @@ def check_memory(
     num_parameters: int, args: ZooTrainingArguments, available: int | None, model: PreTrainedModel | None = None
 ) -> int:
     shards = args.world_size if args.fsdp else 1
-    needed = round(num_parameters * BYTES * (2 + states_of(args, model)) / shards)
+    trained = num_parameters if model is None else model.num_parameters(only_trainable=True)
+    needed = round(BYTES * (num_parameters + trained * (1 + states_of(args, model))) / shards)
     if available is not None and needed > available:
         raise PreflightError(
             f"training needs at least {needed / GIB:.1f} GiB for weights, gradients and the optimiser's states, and "

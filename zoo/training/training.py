@@ -211,7 +211,7 @@ def prepare(request: TrainingRequest) -> Prepared:
     if isinstance(model, str) and recipe.init is not None:
         model = build_for(task, model, tokenizers, recipe, seed=args.seed)
     size = num_parameters(model, task, tokenizers, recipe)
-    check_memory(size, args, memory_of(args.device))
+    check_memory(size, args, memory_of(args.device), None if isinstance(model, str) else model)
     check_disk(size, args, request.output_dir, saves=request.saves)
     encoded = encode(task, splits, tokenizers, seed=args.order_seed)
     if args.process_index == 0 and (request.tell is not None or request.progress):
@@ -356,7 +356,8 @@ def report_of(request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer,
         **measured,
     )
     if isinstance(trainer.train_dataset, MixedBlocks):
-        return replace(report, mixture=trainer.train_dataset.result(report.steps * report.examples_per_update))
+        read = report.steps * min(together, report.train_examples)  # an epoch may be less than an update
+        return replace(report, mixture=trainer.train_dataset.result(read))
     return report
 
 
