@@ -63,6 +63,14 @@ def test_a_key_that_was_there_asks_for_its_value(task):
         assert answers == expected
 
 
+@pytest.mark.parametrize("task", ["in-context-recall:noise=0.2", "in-context-recall:noise=0.5,motif=2"])
+def test_noise_has_the_share_that_is_documented(task):
+    noise, motif = find_task(task).noise, find_task(task).motif
+    symbols = [symbol for sequence, _ in rows(task) for symbol in sequence]
+    share = sum(symbol.startswith("n") for symbol in symbols) / len(symbols)
+    assert share == pytest.approx(noise / (noise + 2 * motif * (1 - noise)), rel=0.05)
+
+
 @pytest.mark.parametrize("task", TASKS[6:8])
 def test_what_is_no_blank_is_copied_in_order(task):
     for sequence, answers in rows(task):

@@ -114,10 +114,10 @@ class MultiQueryRecall(AskedInPlace):
 class InContextRecall(AskedInPlace):
     """Alternating keys and values; a repeated key asks for the value that it had before (Poli et al. 2024).
 
-    With `noise`, that share of the positions holds meaningless symbols. With `motif` above 1, keys and values have that
-    many symbols, and the last of a key asks for the first of its value, and so on. With `train_everywhere`, as in MAD's
-    own training, every symbol counts in the training loss, also the unpredictable ones; held-out sequences ask as
-    without it.
+    With `noise`, a meaningless symbol comes with that probability where a pair may begin: a share of noise / (noise +
+    2 motif (1 - noise)) of all, and not of `noise` as in MAD. With `motif` above 1, keys and values have that many
+    symbols, and the last of a key asks for the first of its value, and so on. With `train_everywhere`, as in MAD's own
+    training, every symbol counts in the training loss, also the unpredictable ones; held-out sequences ask as without.
     """
 
     name = "in-context-recall"
