@@ -115,6 +115,18 @@ def test_an_average_that_lacks_a_tensor_is_refused(tmp_path):
         average.load(tmp_path)
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("ema", 3 - 0.999**200), ("lawa", 2 + 200 / 201)])
+def test_weights_of_16_bits_are_averaged_in_32(kind, expected, tmp_path):
+    model = zoo.build("pre-norm@tiny", vocab_size=9).bfloat16()
+    average, weight = WeightAverage(model, ZooTrainingArguments(tmp_path, average=kind)), model.lm_head.weight.data
+    for value in (2.0, *[3.0] * 200):
+        weight.fill_(value)
+        average.update()
+    torch.testing.assert_close(average.weights["lm_head.weight"].mean().item(), expected, rtol=1e-5, atol=0)
+    with average.in_place():
+        assert weight.dtype == torch.bfloat16 and weight[0, 0] == torch.tensor(expected).bfloat16()
+
+
 def test_a_run_that_ends_before_it_averages_warns(few, tiny):
     class End(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):

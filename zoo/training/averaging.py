@@ -15,6 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError
 from zoo.models import normalize_weights
+from zoo.models.precision import at_least_float32
 
 from .arguments import ZooTrainingArguments
 
@@ -56,10 +57,11 @@ class WeightAverage(TrainerCallback):
     def update(self) -> None:
         current = self.current()
         if not self.weights:
-            self.weights = {name: weight.clone() for name, weight in current.items()}
+            self.weights = {name: one.to(at_least_float32(one.dtype), copy=True) for name, one in current.items()}
         else:
             of_kind = torch.tensor(self.updates)
-            self.average(list(self.weights.values()), [current[name] for name in self.weights], of_kind)
+            averaged = [current[name].to(weight.dtype) for name, weight in self.weights.items()]
+            self.average(list(self.weights.values()), averaged, of_kind)
         self.updates += 1
 
     @contextmanager
