@@ -197,6 +197,7 @@ BEST = {"load_best_model_at_end": True}
         ({"remove_unused_columns": False}, ConfigError, "remove_unused_columns=False gives models what only the zoo"),
         ({"push_to_hub": True}, ConfigError, "--push REPO"),
         ({"resume_from_checkpoint": "there"}, ConfigError, "=there has no effect: --resume"),
+        ({"eval_do_concat_batches": False}, ConfigError, "eval_do_concat_batches=False leaves outputs in batches"),
         ({"generation_num_beams": 2}, ConfigError, "generation_num_beams=2 has no effect"),
         ({"greater_is_better": True}, ConfigError, "the highest loss"),
         ({"load_best_model_at_end": True, "eval_steps": 7, "save_steps": 14}, ConfigError, "eval_steps=7 and save_st"),
@@ -237,6 +238,7 @@ def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, er
             {"decay": "all", "weight_decay": 0},
             "decay=all was given, which has no effect with weight_decay=0; leave out",
         ),
+        ({"dataloader_persistent_workers": True}, "has no effect without dataloader_num_workers"),
         ({"average_decay": 0.5, "average": "lawa"}, "average_decay=0.5 was given, which has no effect with average=l"),
     ],
 )

@@ -86,6 +86,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "per_device_train_batch_size and gradient_accumulation_steps",
     ),
     "prediction_loss_only": (True, "leaves out the outputs, which are scored at the end: leave it out"),
+    "eval_do_concat_batches": (
+        False,
+        "leaves outputs in batches, and all together are scored at the end: leave it out",
+    ),
     "remove_unused_columns": (False, "gives models what only the zoo reads, such as lengths of examples: leave it out"),
     "greater_is_better": (True, "would keep the checkpoint with the highest loss: leave it out"),
     "do_train": (False, "has no effect: to score a model without training it, see zoo evaluate"),
@@ -114,6 +118,7 @@ WITHOUT_BETAS = ("adafactor", "adagrad", "adalomo", "lomo", "rmsprop", "schedule
 IDLE: dict[str, tuple[str, tuple[object, ...]]] = {
     **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), ("optim", WITHOUT_BETAS)),
     "average_decay": ("average", ("lawa",)),
+    "dataloader_persistent_workers": ("dataloader_num_workers", (0, None)),
     "decay": ("weight_decay", (0, None)),
     "eval_steps": ("eval_strategy", ("no", "epoch")),
     "logging_steps": ("logging_strategy", ("no", "epoch")),
