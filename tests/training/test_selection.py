@@ -192,6 +192,14 @@ def test_columns_of_given_datasets_are_chosen_as_those_of_files(tiny, tmp_path):
     numbered = Dataset.from_dict({"id": ["1"] * 8, **{name: examples[name] for name in ("en", "pt")}})
     assert zoo.evaluate(tmp_path / "model", data=numbered, n_bootstrap=1).loss == expected
     assert given_examples(numbered, find_task("translation").kinds).column_names == ["en", "pt"]
+    sentences = [json.dumps({"text": text}) + "\n" for text in examples["en"]]
+    (tmp_path / "texts.jsonl").write_text("".join(sentences))
+    given = {name: value for name, value in tiny.items() if name != "generation"}
+    texts = {"data": tmp_path / "texts.jsonl", "columns": ["text"], "output_dir": tmp_path / "texts"}
+    zoo.train("pre-norm", "language-modeling:block_size=4", **texts, **given)
+    parts = Dataset.from_dict({"text": ["a dog. ", "a cat."], "document": [0, 0]})  # of one document
+    whole = Dataset.from_dict({"text": ["a dog. a cat."], "document": [0]})
+    assert zoo.evaluate(tmp_path / "texts", data=parts).loss == zoo.evaluate(tmp_path / "texts", data=whole).loss
 
 
 @pytest.mark.parametrize("labels", [ClassLabel(names=["neg", "pos"]), Value("int64")])

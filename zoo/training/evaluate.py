@@ -231,8 +231,8 @@ def chosen_examples(
     if isinstance(data, Dataset):
         if not len(data):
             raise DataError("the given dataset has no examples")
-        if columns is None and {*(trained_on.columns or ())} <= {*data.column_names}:
-            columns = trained_on.columns
+        if "document" not in data.column_names and {*(trained_on.columns or ())} <= {*data.column_names}:
+            columns = trained_on.columns if columns is None else columns
         return given_examples(data, task.kinds, columns), "given examples"
     if data is None and heldout is None:
         if columns is not None:
