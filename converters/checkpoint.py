@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from transformers.utils import CONFIG_NAME
 
 from zoo.base.errors import enumerate_names, first_line
+from zoo.building.loading import other_content
 
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
 
@@ -41,7 +43,7 @@ class Checkpoint:
     def of(cls, source: Source) -> Checkpoint:
         """Read the tensors of a module, a state_dict or a file."""
         if isinstance(source, nn.Module):
-            found = cls(unwrapped(source.state_dict()), unwrapped_module(source), type(source).__name__)
+            found = cls(unwrapped(source.state_dict()), source, type(source).__name__)
         elif isinstance(source, Mapping):
             found = cls(unwrapped(require_tensors(source, cls.name)))
         elif isinstance(source, str | os.PathLike):
@@ -82,7 +84,7 @@ def unwrapped_module(module: nn.Module) -> nn.Module:
 def read_file(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a file, and nothing else."""
     if not path.is_file():
-        raise ConversionError(f"{str(path)!r} is not a file")
+        raise ConversionError(f"{str(path)!r} is no file, nor a folder with a {CONFIG_NAME}{other_content(path)}")
     if path.suffix == ".safetensors":
         return dict(read_safetensors(path))
     return read_pickled(path)

@@ -12,6 +12,7 @@ from zoo.base.manifest import MANIFEST_FILE
 from zoo.building.quantizing import Int8Model
 from zoo.fast.int8 import refuse
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.models.adapters import refuse_adapters
 
 from .errors import ExportError
 from .model_card import write_card
@@ -92,10 +93,7 @@ def export(
     check_dtype(named, dtype)
     check_page(named, page)
     source: Path | None = None
-    if hasattr(model, "peft_config"):
-        raise ExportError(
-            "a model with adapters was given; merge them first: PEFT's model.merge_and_unload() returns it"
-        )
+    refuse_adapters(model, ExportError)
     if not isinstance(model, ZooPreTrainedModel):
         source = folder_of(model)
         model = open_folder(source)

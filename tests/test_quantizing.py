@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from torch import nn
 
 import zoo
+from zoo.analysis.measuring import flops_per_token
 from zoo.base.errors import InputError, UnsupportedBackendError, UnsupportedOperationError
 from zoo.building import quantizing
 from zoo.cli.main import cli
@@ -70,10 +71,14 @@ def test_every_linear_layer_is_replaced_and_the_source_is_not(inplace):
     model = zoo.build("gpt2-style", "causal-lm", seed=0, vocab_size=50, **SIZES)
     before = {name: parameter.clone() for name, parameter in model.state_dict().items()}
     model.train()
+    sizes = list(model.parameters())
     quantised = zoo.to_int8(model, inplace=inplace)
     assert (quantised is model) is inplace and not list(linears(quantised)) and not quantised.training
     assert sum(parameter.numel() for parameter in quantised.parameters()) < 50 * 32 + 1024 * 32 + 64 * 20
     assert quantised.get_input_embeddings().weight.dtype == torch.float32
+    assert zoo.show(quantised).card.num_parameters == quantised.num_parameters() == sum(map(torch.numel, sizes))
+    assert quantised.num_parameters(exclude_embeddings=True) == sum(map(torch.numel, sizes[1:]))
+    assert quantised.num_parameters(only_trainable=True) == 0
     if not inplace:
         assert type(model) is not type(quantised) and model.training
         assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -100,6 +105,9 @@ def test_shared_layers_stay_shared():
         lambda model: zoo.push(model, "nobody/nothing", dry_run=True),
         lambda model: zoo.export(model, "nowhere"),
         lambda model: convert_back(model, "vanilla"),
+        lambda model: flops_per_token(model, 8),
+        zoo.inside.summary,
+        zoo.eject,
     ],
 )
 def test_what_needs_float_weights_is_refused(refused, tmp_path, monkeypatch):

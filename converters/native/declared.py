@@ -14,6 +14,7 @@ from transformers.models.auto import modeling_auto
 
 from zoo.base.errors import enumerate_names
 from zoo.models import ZooConfig
+from zoo.models.configuration import MODEL_TYPE
 from zoo.models.fields import ANY
 from zoo.registry import Registry, Task
 
@@ -322,6 +323,8 @@ NATIVE: Registry[NativeFormat] = Registry(
 
 def format_of(native: PreTrainedConfig) -> NativeFormat:
     by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
+    if native.model_type == MODEL_TYPE:
+        raise ConversionError("a model of the zoo was given, which needs no conversion; zoo.load opens its folder")
     if native.model_type in RELATED:
         raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
     UnknownNativeError.check(native.model_type, valid=sorted(by_type))

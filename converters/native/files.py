@@ -166,7 +166,7 @@ def folder_of(source: str | os.PathLike[str]) -> Path:
     """Find the folder of a checkpoint: a repository is pulled."""
     from zoo.building.weights import locate
 
-    return locate(str(source), with_pickles=True)
+    return locate(str(source) if isinstance(source, Path) else source, with_pickles=True)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -128,9 +128,7 @@ def is_native(source: Any, origin: str | None = None) -> bool:
     """Whether a conversion starts from one of transformers' own classes."""
     if origin is not None:
         return origin in NATIVE
-    if isinstance(source, PreTrainedModel):
-        return not isinstance(source, ZooPreTrainedModel)
-    return isinstance(source, str | os.PathLike) and is_checkpoint(source)
+    return isinstance(source, PreTrainedModel) or (isinstance(source, str | os.PathLike) and is_checkpoint(source))
 
 
 def convert_native(

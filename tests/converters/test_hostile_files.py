@@ -228,5 +228,5 @@ def test_truncated_files_are_refused(folder):
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(ConversionError):
         zoo.convert(path)
-    with pytest.raises(ConversionError, match="is not a file"):
+    with pytest.raises(ConversionError, match="is no file, nor a folder"):
         zoo.convert(folder / "absent.pt")

@@ -147,6 +147,21 @@ def test_unknown_classes_are_refused_with_the_nearest():
         zoo.convert({"x": torch.zeros(1)}, "marain")
 
 
+@pytest.mark.parametrize("wrap", [torch.compile, torch.nn.DataParallel])
+def test_a_wrapped_model_is_taken_out(wrap):
+    native = native_model("Llama", "ForCausalLM", LLAMA)
+    inputs = batch(native.config)
+    assert largest_difference(outputs(native, inputs), outputs(zoo.convert(wrap(native)), inputs)) < 1e-5
+
+
+def test_models_of_the_zoo_need_no_conversion(tmp_path):
+    model = zoo.build("llama-style@tiny", vocab_size=20)
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path):
+        with pytest.raises(ConversionError, match=r"a model of the zoo was given, .* zoo\.load opens"):
+            zoo.convert(source)
+
+
 def test_hints_are_for_other_checkpoints():
     with pytest.raises(
         UnknownOverrideError, match="'quirks' of a conversion of transformers' own classes; valid: task"

@@ -9,7 +9,8 @@ from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, 
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
-from zoo.converters.errors import ExportError
+from zoo.converters import convert_back
+from zoo.converters.errors import ConversionError, ExportError
 from zoo.models import learning_rate_factors
 
 peft = pytest.importorskip("peft")
@@ -107,8 +108,30 @@ def test_only_a_merged_model_is_exported(tmp_path: Path):
     for adapted in (model, model.get_base_model()):
         with pytest.raises(ExportError, match=r"merge them first: PEFT's model.merge_and_unload\(\)"):
             zoo.export(adapted, tmp_path / "out", "gpt2")
+        for refused in (
+            zoo.to_int8,
+            zoo.eject,
+            lambda one: zoo.push(one, "nobody/nothing", dry_run=True),
+            convert_back,
+        ):
+            with pytest.raises(UnsupportedOperationError, match="a model with adapters was given; merge them"):
+                refused(adapted)
+        with pytest.raises(ConversionError, match="a model with adapters was given; merge them"):
+            zoo.convert(adapted)
     zoo.export(model.merge_and_unload(), tmp_path / "out", "gpt2")
     torch.testing.assert_close(tiny(pair).run(zoo.convert(tmp_path / "out").double().eval()), expected)
+
+
+def test_a_folder_with_an_adapter_next_to_weights_is_refused(tmp_path: Path):
+    model = tiny(("llama-style", "causal-lm")).copy()
+    model.add_adapter(peft.LoraConfig(target_modules=["q_proj"]))
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ConversionError, match=r"is no file, nor a folder .*; it holds an adapter of PEFT"):
+        zoo.convert(tmp_path)
+    tiny(("llama-style", "causal-lm")).model.save_pretrained(tmp_path)
+    for task in (None, "feature-extraction"):
+        with pytest.raises(CheckpointError, match="has an adapter next to its weights"):
+            zoo.load(tmp_path, task)
 
 
 def test_adapters_have_no_learning_rates_of_mup():

@@ -1,6 +1,7 @@
 """Names of weights: found, listed, registered, taken by other things, misspelt, and on the command line."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
-from zoo.base.errors import CheckpointError, ConfigError, NameCollisionError, RegistrationError, UnknownWeightsError
+from zoo.base.errors import (
+    CheckpointError,
+    ConfigError,
+    InputError,
+    NameCollisionError,
+    RegistrationError,
+    UnknownWeightsError,
+)
 from zoo.building.weights import locate
 from zoo.cli.main import cli
 from zoo.registry import Weights, find_weights, list_weights, register_weights
@@ -132,3 +140,12 @@ def test_verbs_take_names_where_they_take_folders(tmp_path: Path) -> None:
     assert "would push" in run("push", "vanilla.en-pt", "org/name", "--dry-run").lower()
     run("attention", "vanilla.en-pt", "--source", "The water is cold.", "-o", str(tmp_path / "attention"))
     run("export", "vanilla.language", "--plan")
+
+
+@pytest.mark.parametrize("take", [zoo.load, zoo.eject, lambda one: zoo.export(one, "out")])
+def test_what_is_no_place_of_a_model_is_refused(
+    take: Callable[[object], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="a OptimizedModule was given; valid: a folder"):
+        take(torch.compile(zoo.build("gpt2-style@tiny")))

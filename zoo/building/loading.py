@@ -78,6 +78,8 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     With another number of labels or vocabulary, the head or the embeddings are new, with a `NewHeadWarning`.
     """
     config = saved_config(folder)
+    if (folder / ADAPTER_CONFIG_NAME).is_file():
+        raise CheckpointError(f"{folder} has an adapter next to its weights; merge it into them first")
     shapes = saved_shapes(folder)
     saved_as = saved_class(folder, config)
     model_class = saved_as if task is None else class_of_task(task)

@@ -13,6 +13,7 @@ from zoo.base.errors import InputError
 from zoo.fast.int8 import MANY, Int8Linear, refuse
 from zoo.fast.modules import kinds_of
 from zoo.models import ZooPreTrainedModel
+from zoo.models.adapters import refuse_adapters
 from zoo.models.attention import Attention
 from zoo.models.borrowing import borrowed_by
 from zoo.models.layers import GatedFeedForward
@@ -43,6 +44,7 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
         InputError: When the model is not one of the zoo's, or not on the CPU.
         UnsupportedBackendError: When this build of PyTorch has no library for int8 products.
     """
+    refuse_adapters(model)
     if not isinstance(model, ZooPreTrainedModel):
         raise InputError(
             f"a {type(model).__name__} was given; models of the zoo can be quantised, zoo.convert makes one"
@@ -51,6 +53,7 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
         return model
     if model.device.type != "cpu":
         raise InputError(f"the model is on {model.device}; int8 weights are for the CPU: quantise model.cpu()")
+    counts = [model.num_parameters(exclude_embeddings=without) for without in (False, True)]
     linears = {id(module): module for module in model.modules() if type(module) is nn.Linear}
     target = model if inplace else copy.deepcopy(model, dict(linears))  # which shares them until they are replaced
     stacks = [module for module in target.modules() if isinstance(module, ZooStack)]
@@ -63,6 +66,7 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
         stack.built_of |= kinds_of(stacks) - kinds
     target.eval().float().requires_grad_(False)
     target.__class__ = subclass(Int8Model, type(target))
+    cast(Int8Model, target).counts = counts
     return target
 
 
@@ -166,6 +170,12 @@ copyreg.pickle(Int8Class, lambda made: refuse("be pickled, and so not saved by t
 
 class Int8Model(ZooPreTrainedModel):
     """Methods that a model on int8 weights refuses."""
+
+    counts: list[int]  # Parameters of the float model, with embeddings and without
+
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """Number of the float model's parameters, of which none are trained."""
+        return 0 if only_trainable else self.counts[exclude_embeddings]
 
     def train(self, mode: bool = True) -> Any:
         """Stay in evaluation mode."""

@@ -372,6 +372,9 @@ def as_folder(
 
             yield locate(model), workshop
             return
+        from zoo.models.adapters import refuse_adapters
+
+        refuse_adapters(model)
         folder = workshop / "checkpoint"
         model.save_pretrained(folder, max_shard_size=max_shard_size)
         if tokenizer is not None:

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
 from zoo.analysis.inputs import inputs_of
+from zoo.fast.int8 import Int8Linear, refuse
 from zoo.fast.switches import fast_paths
 from zoo.models import TASK_CLASSES, ZooConfig
 from zoo.registry import Task
@@ -150,6 +151,8 @@ def count_sequence(model: PreTrainedModel, seq_len: int, decoder_len: int | None
 
 def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """Copy a model with new tensors, as empty as the active mode makes them."""
+    if any(isinstance(module, Int8Linear) for module in model.modules()):
+        refuse("run on tensors without values")
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
         empty = torch.empty(parameter.shape, dtype=dtype or parameter.dtype)
