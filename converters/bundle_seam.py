@@ -22,6 +22,7 @@ from zoo.fast.attention_backends import eager_attention
 from zoo.fast.chunked_loss import mean_loss, summed_loss
 from zoo.fast.generation import Generation
 from zoo.models.context import packed_documents, packed_into_cache
+from zoo.models.fields import Fields
 
 T = TypeVar("T")
 
@@ -50,10 +51,6 @@ class Format:
         """Refuse a version that is not read here."""
         if (found := content.get(self.key, self.version)) != self.version:
             raise ConfigError(f"{where} is {self.name} of format {found!r}, and these files read {self.version}")
-
-
-def zoo_version() -> None:
-    """The version of the zoo: none is needed here."""
 
 
 class Registry(dict[str, T]):
@@ -100,8 +97,12 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
     """Checks of rotary settings: transformers' own."""
 
 
-def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:
-    """Checks of rotary tables: they were made when the bundle was."""
+validate_rope_tables = validate_rope_parameters  # tables were made when the bundle was
+
+
+def with_given(saved: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Replace saved settings by the fields among the arguments of `from_pretrained`."""
+    return {**saved, **{name: kwargs.pop(name) for name in Fields.__annotations__.keys() & kwargs.keys()}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -181,7 +181,7 @@ class Folder(BranchFolder):
     def value(self, node: cst.BaseExpression) -> Any:
         """Value of an expression under the fixed settings, or UNKNOWN."""
         text = code(node)
-        if text.startswith("is_newer("):  # a configuration is of the version of its code
+        if text.startswith(("is_newer(", "zoo_version(")):  # a configuration is of the version of its code
             return False
         if text in WITHOUT_SOURCE and not self.has_source():
             return WITHOUT_SOURCE[text]

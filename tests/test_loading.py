@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 import zoo
 from zoo.base.errors import (
@@ -22,7 +23,9 @@ from zoo.base.errors import (
     UnknownTaskError,
     UnknownVariantError,
     ZooError,
+    ZooWarning,
 )
+from zoo.building.loading import NewHeadWarning
 from zoo.converters.errors import ConversionError
 from zoo.models import ZooForCausalLM, pretrained
 
@@ -139,6 +142,73 @@ def test_unknown_options_are_refused(native: Path, saved: Path, options: dict[st
             zoo.load(path, **options)
     with pytest.raises(InvalidChoiceError, match="did you mean 'bfloat16'"):
         zoo.load(native, dtype="bfloat61")
+
+
+@pytest.mark.parametrize(
+    ("options", "warning", "says"),
+    [
+        ({"num_hidden_layers": 1}, ZooWarning, r"left out, because num_hidden_layers=1: model\.layers\.1"),
+        ({"norm_placement": "post"}, NewHeadWarning, "new and random, because norm_placement=post: "),
+    ],
+)
+def test_weights_that_options_leave_out_or_add_are_named(
+    folder: Path, options: dict[str, Any], warning: type[Warning], says: str
+) -> None:
+    with pytest.warns(warning, match=says):
+        zoo.load(folder, **options)
+
+
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+BASE = {"rope_theta": 100.0, "partial_rotary_factor": 0.5}
+DEFAULT = {"rope_type": "default", **BASE}
+
+
+@pytest.mark.parametrize(
+    ("name", "saved", "given", "whole"),
+    [
+        ("llama-style", DEFAULT, {"rope_parameters": LINEAR}, {**LINEAR, **BASE}),
+        ("llama-style", DEFAULT, {"rope_scaling": LINEAR}, {**LINEAR, **BASE}),
+        (
+            "llama-style",
+            DEFAULT,
+            {"rope_parameters": {**LINEAR, "rope_theta": 9.0}},
+            {**LINEAR, **BASE, "rope_theta": 9.0},
+        ),
+        (
+            "gemma3-style",
+            {"full_attention": DEFAULT, "sliding_attention": {**DEFAULT, "rope_theta": 50.0}},
+            {"rope_parameters": {"full_attention": LINEAR, "sliding_attention": {"rope_type": "default"}}},
+            {
+                "full_attention": {**LINEAR, **BASE},
+                "sliding_attention": {**DEFAULT, "rope_theta": 50.0},
+            },
+        ),
+    ],
+)
+def test_scaled_rotations_keep_the_saved_base_and_channels(
+    name: str, saved: dict[str, Any], given: dict[str, Any], whole: dict[str, Any], tmp_path: Path
+) -> None:
+    model = zoo.build(f"{name}@tiny", "causal-lm", vocab_size=40, rope_parameters=saved)
+    model.save_pretrained(tmp_path)
+    expected = zoo.build(f"{name}@tiny", "causal-lm", vocab_size=40, rope_parameters=whole)
+    expected.load_state_dict(model.state_dict())
+    ids = torch.arange(3, 33)[None]
+    for loaded in (zoo.load(tmp_path, **given), AutoModelForCausalLM.from_pretrained(tmp_path, **given)):
+        assert torch.equal(loaded(ids).logits, expected(ids).logits)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rope_parameters": {"type": "lin", "factor": 2.0}}, "unknown rope_type 'lin'"),
+        ({"layer_types": ["sliding"]}, "unknown layer_types 'sliding'"),
+        ({"quirks": ["any"]}, "has its own, zoo.build makes others"),
+    ],
+)
+def test_options_are_checked_as_settings_are(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+    zoo.build("llama-style@tiny", "causal-lm", vocab_size=40).save_pretrained(tmp_path)
+    with pytest.raises(ZooError, match=says):
+        zoo.load(tmp_path, **options)
 
 
 @pytest.mark.parametrize("module", ["builder", "loading"])

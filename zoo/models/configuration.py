@@ -27,6 +27,7 @@ from .validation import (
     validate_rope_parameters,
     validate_rope_tables,
     validate_types,
+    with_given,
 )
 
 if TYPE_CHECKING:
@@ -150,13 +151,12 @@ class ZooConfig(Fields, PreTrainedConfig):
         if not (isinstance(named, dict) and all(isinstance(value, (str, list)) for value in named.values())):
             raise ConfigError(f"auto_map={named!r} was found; it must be an object of names of classes")
         saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
-        own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
-        given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
+        saved = with_given(saved, kwargs) if kwargs else saved
         CONFIGURATION.check(saved, CONFIGURATION.place, written_by := saved.get(WRITTEN_BY))
         if is_newer(written_by):
-            make = partial(super().from_dict, {**saved, **given}, **kwargs)
+            make = partial(super().from_dict, saved, **kwargs)
             return make_newer(make, written_by, saved.keys() - settings)
-        return super().from_dict({**saved, **given}, **kwargs)
+        return super().from_dict(saved, **kwargs)
 
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.
@@ -166,7 +166,7 @@ class ZooConfig(Fields, PreTrainedConfig):
             version of the format.
         """
         own = {name: value for name, value in self.to_dict().items() if name in Fields.__annotations__}
-        written_by = {} if (version := zoo_version()) is None else {WRITTEN_BY: version}
+        written_by = {WRITTEN_BY: zoo_version()} if zoo_version() else {}
         return {**super().to_diff_dict(), **own, **CONFIGURATION.stamp, **written_by}
 
     def shown(self) -> Iterator[Part]:

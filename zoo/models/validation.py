@@ -17,7 +17,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
-from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, divisors
+from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, Fields, divisors
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 
 if TYPE_CHECKING:
@@ -305,12 +305,36 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
             f"rope_parameters={rope_parameters!r} differ between layer types; position='rotary-by-layer' reads that"
         )
     valid = [DEFAULT_ROPE, *sorted(ROPE_INIT_FUNCTIONS)]
-    InvalidChoiceError.check(rope_parameters.get("rope_type", DEFAULT_ROPE), valid=valid, kind="rope_type")
+    kind = rope_parameters.get("rope_type", rope_parameters.get("type", DEFAULT_ROPE))  # older checkpoints have "type"
+    InvalidChoiceError.check(kind, valid=valid, kind="rope_type")
     for name in ROPE_FIELDS & rope_parameters.keys():
         value = rope_parameters[name]
         numbers = value if isinstance(value, (list, tuple)) else [value]
         if not (value is None or isinstance(value, bool) or all(is_number(n) and n > 0 for n in numbers)):
             raise ConfigError(f"rope_parameters has {name}={value!r}; it must be positive and finite")
+
+
+ROPE_OF_WEIGHTS = ("rope_theta", "partial_rotary_factor")  # What weights are trained with, and scaling leaves alone
+
+
+def rescaled(rope_parameters: Any, own: Any) -> Any:
+    """Rotary settings, of all layers or by layer type, with what they lack of `ROPE_OF_WEIGHTS` of others."""
+    if not (isinstance(rope_parameters, dict) and isinstance(own, dict)):
+        return rope_parameters
+    if any(isinstance(value, dict) for value in rope_parameters.values()):
+        return {kind: rescaled(values, own.get(kind, own)) for kind, values in rope_parameters.items()}
+    return {**{name: own[name] for name in ROPE_OF_WEIGHTS if name in own}, **rope_parameters}
+
+
+def with_given(saved: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Replace saved settings by those among the arguments of `from_pretrained`, which are taken out of these."""
+    if "rope_scaling" in kwargs:
+        kwargs["rope_parameters"] = kwargs.pop("rope_scaling")
+    names = {*saved, *Fields.__annotations__, "layer_types", "rope_parameters"} - {"dtype", "torch_dtype"}
+    given = {name: kwargs.pop(name) for name in names & kwargs.keys()}
+    if "rope_parameters" in given:
+        given["rope_parameters"] = rescaled(given["rope_parameters"], saved.get("rope_parameters"))
+    return {**saved, **given}
 
 
 def is_number(value: Any) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import CheckpointError, InputError, UnwritableError
+from zoo.base.errors import CheckpointError, UnwritableError
 from zoo.base.files import check_writable
 from zoo.base.formats import DISTRIBUTION, zoo_version
 from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
@@ -43,8 +43,6 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
     """
     from zoo.hub.addresses import is_repository
 
-    if not isinstance(source, (str, os.PathLike)):
-        raise InputError(f"a {type(source).__name__} was given; valid: a folder, a name of weights, a repository")
     if not isinstance(source, str) or Path(source).exists():
         return Path(source)
     if is_repository(source):
