@@ -83,10 +83,17 @@ def test_the_loss_is_that_of_transformers(task, smoothing, items, tmp_path):
     assert (trainer.label_smoother is None) == (smoothing == 0.0), "the smoother was lost"
 
 
-@pytest.mark.parametrize("task", ["masked-language-modeling", "masked-next-token"])
-def test_a_block_without_masks_has_no_gradient(task, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "is_native"),
+    [("masked-language-modeling", False), ("masked-next-token", False), ("masked-language-modeling", True)],
+)
+def test_a_block_without_masks_has_no_gradient(task, is_native, tmp_path):
     """By itself it would divide by no labels; next to another it adds nothing."""
     model = zoo.build("gpt-bert-style@tiny", "masked-lm", vocab_size=20, seed=0, masked_next_token="next" in task)
+    if is_native:
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        dropouts = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+        model = BertForMaskedLM(BertConfig(vocab_size=20, **sizes, **dropouts))
     ids = [torch.arange(3, 9).numpy(), torch.arange(4, 10).numpy()]
     labels = [torch.tensor([-100, 5, -100, 7, -100, -100]).numpy(), torch.full((6,), -100).numpy()]
     kind = {"causal_rows": False} if "next" in task else {}
@@ -102,7 +109,8 @@ def test_a_block_without_masks_has_no_gradient(task, tmp_path):
         weights[name] = trained.state_dict()
     torch.testing.assert_close(weights["both"], weights["first"])
     torch.testing.assert_close(weights["second"], model.state_dict())
-    assert not torch.equal(weights["first"]["lm_head.weight"], model.state_dict()["lm_head.weight"])
+    head = next(name for name, weight in model.named_parameters() if weight is model.get_output_embeddings().weight)
+    assert not torch.equal(weights["first"][head], model.state_dict()[head])
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,9 @@ class ZooTrainer(EvaluatingTrainer):
         if of_model and is_part and not isinstance(self.model, ZooPreTrainedModel):
             # Some classes of transformers take the number of labels, and return the mean over the batch even so.
             processes = self.accelerator.num_processes // self.get_tp_size()
-            if labels := int(inputs["labels"].ne(IGNORED).sum()):  # a mean of nothing is no number
-                labels *= processes if self.args.average_tokens_across_devices else 1
-                return super().compute_loss(model, inputs) * labels / num_items_in_batch
+            labels = inputs["labels"].ne(IGNORED).sum() * (processes if self.args.average_tokens_across_devices else 1)
+            loss = super().compute_loss(model, inputs)
+            return (loss if labels else loss.nan_to_num()) * labels / num_items_in_batch  # a mean of nothing is NaN
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
     def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, Tensor]:
