@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -105,9 +106,12 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
+        # torch advises first to execute what the file holds.
+        reason = re.search(r"WeightsUnpickler error:\s*(.+?)(\. |\n|$)", str(error))
+        fault = "is no file that torch.save wrote" if "Unsupported operand" in str(error) else "holds more than tensors"
         raise UnsafeFileError(
-            f"{str(path)!r} holds more than tensors, nothing of it was executed; save a state_dict, or give the live "
-            f"module ({first_line(error)})"
+            f"{str(path)!r} {fault}, nothing of it was executed; save a state_dict, or give the live module "
+            f"({reason[1] if reason else first_line(error)})"
         ) from error
     except (RuntimeError, EOFError, KeyError, ValueError, UnicodeDecodeError, AttributeError, OSError) as error:
         if isinstance(error, OSError) and error.filename is not None:  # else torch looks for places that are cut off

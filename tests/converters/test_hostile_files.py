@@ -146,6 +146,7 @@ def test_a_pickle_with_code(folder, legacy):
     content = {**torch.load(path), "surprise": Exploit(victim)}
     torch.save(content, path, _use_new_zipfile_serialization=not legacy)
     refused(folder, "holds more than tensors, nothing of it was executed", path)
+    refused(folder, "(Unsupported global: GLOBAL io.open was not an allowed global by default)", path)
     path.write_bytes(pickle.dumps(content))
     refused(folder, "", path)
     assert not victim.exists()
@@ -220,6 +221,13 @@ def test_broken_files_are_refused(content, tmp_path):
     path = tmp_path / "model.pt"
     path.write_bytes(content)
     with pytest.raises(ConversionError):
+        zoo.convert(path)
+
+
+def test_a_file_without_tensors_is_named_without_advice_to_execute_it(tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_text("{}")
+    with pytest.raises(ConversionError, match=r"is no file that torch.save wrote.*\(Unsupported operand 123\)$"):
         zoo.convert(path)
 
 
