@@ -66,6 +66,22 @@ def test_a_mixer_among_layers_that_share_keeps_its_state() -> None:
         zoo.config(f"{HYBRID},attention=kv-sharing,num_kv_shared_layers=1")
 
 
+@pytest.mark.parametrize(
+    ("position", "source"), [("rotary", "None store None reuse"), ("alibi", "None None store reuse")]
+)
+def test_keys_are_shared_by_layers_that_rotate_alike(position: str, source: str) -> None:
+    """Otherwise scores would depend on places, not on distances: padding on the left would change them."""
+    settings = {"attention": "kv-sharing", "nope_layers": [False, True], "position": position, "vocab_size": 20}
+    model = zoo.build("llama-style@tiny", num_hidden_layers=4, seed=0, **settings).double()
+    assert " ".join(map(str, model.config.kv_sharing_modes)) == source
+    ids = IDS[None].clamp(min=3)
+    padded, mask = torch.nn.functional.pad(ids, (5, 0)), torch.nn.functional.pad(torch.ones_like(ids), (5, 0))
+    torch.testing.assert_close(model(padded, attention_mask=mask).logits[:, 5:], model(ids).logits, atol=1e-6, rtol=0)
+    if position == "rotary":
+        with pytest.raises(ConfigError, match=r"num_kv_shared_layers=1 .* with nope_layers=\[False, False, True\]"):
+            zoo.config("llama-style", num_hidden_layers=3, **settings | {"nope_layers": [False, False, True]})
+
+
 DECODER = "gpt2-style@tiny:attention=value-embeddings"
 ENCODER = "bert-style@tiny:attention=value-embeddings,value_embedding_interval=1"
 PAIR = "post-norm@tiny:attention=value-embeddings,value_embedding_interval=1"

@@ -13,7 +13,7 @@ from ..attention import Attention, Heads
 from ..configuration import ZooConfig
 from ..context import EarlierLayers
 from ..embedding import ValueEmbedding
-from ..parts import option
+from ..parts import POSITIONS, option
 from ..validation import require_own_layers
 
 
@@ -41,7 +41,8 @@ class SharedKeyValueAttention(EarlierLayersAttention):
     """Attention with queries only in the last `num_kv_shared_layers` layers (Gemma 3n; Brandon et al. 2024, section 3).
 
     They read the keys and values of the last earlier layer with the same `layer_types` entry, including cached ones,
-    and cache none. A mixer's layers among them keep their own state.
+    and cache none; where positions rotate keys, of one with the same `nope_layers` entry, too. A mixer's layers among
+    them keep their own state.
     """
 
     caches_heads = False  # of some layers only
@@ -60,19 +61,27 @@ class SharedKeyValueAttention(EarlierLayersAttention):
                 f"none of the last layers has attention, of the types {', '.join(types)}; give layer_types that end "
                 "with attention, or a larger num_kv_shared_layers"
             )
-        if not 0 <= shared < len(types) or not set(types[len(types) - shared :]) <= set(types[: len(types) - shared]):
+        kinds = cls.kinds(config)
+        if not 0 <= shared < len(kinds) or not set(kinds[len(kinds) - shared :]) <= set(kinds[: len(kinds) - shared]):
             raise ConfigError(
-                f"num_kv_shared_layers={shared} was given for layers of the types {', '.join(types)}; a layer that "
+                f"num_kv_shared_layers={shared} was given for layers of the types {', '.join(types)}"
+                f"{f', with nope_layers={config.nope_layers}' if config.nope_layers else ''}; a layer that "
                 "shares keys and values needs an earlier one of its type that has its own"
             )
 
     @classmethod
+    def kinds(cls, config: ZooConfig) -> list[tuple[str, str | None]]:
+        """Layers with equal entries have keys in one form: their types, with rotated keys also whether theirs are."""
+        types, rotates = config.types_of_layers(), POSITIONS.get(config.position).rotates
+        return list(zip(types, config.placed_types_of_layers() if rotates else types, strict=True))
+
+    @classmethod
     def sources(cls, config: ZooConfig) -> list[int]:
         """Index of the layer that provides the keys and values of each layer: its own if it has them or is a mixer."""
-        types = config.types_of_layers()
-        own = types[: len(types) - option(config, cls, "num_kv_shared_layers")]
-        last = {kind: place for place, kind in enumerate(own) if kind != config.mixer_layer_type}
-        return [*range(len(own)), *(last.get(kind, place) for place, kind in enumerate(types) if place >= len(own))]
+        kinds = cls.kinds(config)
+        own = kinds[: len(kinds) - option(config, cls, "num_kv_shared_layers")]
+        last = {kind: place for place, kind in enumerate(own) if kind[0] != config.mixer_layer_type}
+        return [*range(len(own)), *(last.get(kind, place) for place, kind in enumerate(kinds) if place >= len(own))]
 
     @classmethod
     def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None]:
