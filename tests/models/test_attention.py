@@ -63,6 +63,7 @@ FORMS = {
     "infinite": lambda seen: torch.zeros(seen.shape).masked_fill(~seen, -torch.inf),
     "of every head": lambda seen: seen.expand(-1, HEADS, -1, -1).int(),
     "of a layer type": lambda seen: {"full_attention": seen.long()},
+    "of tokens, of a layer type": lambda seen: {"full_attention": seen[:, 0, -1]},
 }
 
 

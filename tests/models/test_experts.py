@@ -227,6 +227,17 @@ def test_accumulated_batches_are_balanced_as_the_update_is(name: str, task: str)
     torch.testing.assert_close(4 * part.loss, whole.loss)
 
 
+@pytest.mark.parametrize("task", ["causal-lm", "seq2seq-lm"])
+def test_labels_change_no_logits(task: str) -> None:
+    """Without a mask, what follows the last label counts as padding to routers, and has its position all the same."""
+    settings = {"feed_forward": "moe", "position": "learned-unpadded", "vocab_size": 37}
+    model = zoo.build("pre-norm@tiny", task, seed=0, **settings)
+    ids = torch.arange(3, 19).view(2, 8)
+    given = {"input_ids": ids} | ({} if task == "causal-lm" else {"decoder_input_ids": ids})
+    labels = ids.masked_fill(torch.arange(8) > 4, -100)
+    assert torch.equal(model(**given, labels=labels).logits, model(**given).logits)
+
+
 def test_a_balancing_loss_without_a_gradient_is_refused() -> None:
     ids = torch.arange(3, 19).view(2, 8)
     model = zoo.build("mixtral-style@tiny", vocab_size=32, seed=0).train()

@@ -156,6 +156,17 @@ def test_a_cache_that_can_be_cropped_reads_padded_texts(mixer: str) -> None:
     torch.testing.assert_close(torch.cat(found, dim=1)[mask.bool()], expected[mask.bool()])
 
 
+@pytest.mark.parametrize("mixer", NAMES)
+@pytest.mark.parametrize("window", [None, 4])
+def test_padded_prompts_are_read_in_pieces_into_a_static_cache(mixer: str, window: int | None) -> None:
+    """transformers makes the mask of a state's layer for the tokens that are read, and others for all cached ones."""
+    model, mask = small(mixer, sliding_window=window, seed=0), torch.ones_like(IDS)
+    mask[0, :2] = 0
+    given: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 5, "min_new_tokens": 5, "pad_token_id": 0}
+    static = {"cache_implementation": "static", "disable_compile": True, "prefill_chunk_size": 3}
+    assert torch.equal(model.generate(IDS, **given, **static), model.generate(IDS, **given, use_cache=False))
+
+
 def test_what_a_state_cannot_do_is_refused() -> None:
     model = small("gated-delta-net")
     with pytest.raises(InputError, match="packs several documents into it, but past_key_values holds one a row"):

@@ -165,6 +165,29 @@ def test_a_long_row_changes_no_other(rope_type):
 
 
 @pytest.mark.parametrize("rope_type", BY_LENGTH)
+def test_the_length_of_a_row_is_that_of_its_tokens(rope_type):
+    """Neither padding between tokens nor branches of a tree begin another text, and a leap of positions does."""
+    model, ids = decoder(rope_type), texts(ORIGINAL + 5, rows=1)
+    alone = model(ids).logits[0]
+    gaps = torch.tensor([[1, 1, 1, 0, 1, 0, 0, *[1] * (ORIGINAL + 1)]])
+    padded = torch.zeros_like(gaps).masked_scatter(gaps.bool(), ids)
+    for position_ids in (None, (gaps.cumsum(1) - 1) * gaps):
+        together = model(padded, attention_mask=gaps, position_ids=position_ids).logits[gaps.bool()]
+        torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+    given = {"attention_mask": gaps, **GREEDY, **LENGTHS}
+    assert_same_scores(model.generate(padded, **given), model.generate(ids, **GREEDY, **LENGTHS))
+    places = torch.arange(ORIGINAL + 5)
+    sees, tree = places[:, None] >= places, places.clone()[None]
+    sees[4, 3], sees[5:, 4], tree[0, 4:] = False, False, tree[0, 4:] - 1  # the fourth and the fifth token are branches
+    branch = model(ids, attention_mask=sees[None, None], position_ids=tree).logits[0, 5:]
+    straight = model(ids[:, places != 4]).logits[0, 4:]
+    torch.testing.assert_close(branch, straight, rtol=1e-5, atol=1e-5)
+    leap = torch.cat([torch.arange(4), torch.arange(3, ORIGINAL + 4) + ORIGINAL])[None]
+    packed = model(ids, position_ids=leap, use_cache=False).logits[0, :4]
+    torch.testing.assert_close(packed, model(ids[:, :4]).logits[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rope_type", BY_LENGTH)
 @pytest.mark.parametrize(
     ("variant", "task"), [("gemma3-style", "causal-lm"), ("pre-norm:position=rotary", "seq2seq-lm")]
 )

@@ -1,6 +1,5 @@
 """Inputs of all layers of a stack in one call apart from hidden states: masks, position biases, and the cache."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +107,14 @@ def packed_into_cache() -> InputError:
     )
 
 
+def rotated_otherwise(seen: int, length: int) -> InputError:
+    """The error of a cache with keys that a longer sequence rotates differently."""
+    return InputError(
+        f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a sequence of "
+        f"{length}: give all tokens without the cache, or call generate with all of them, which fills it again"
+    )
+
+
 MASKS = {
     (False, "full_attention"): create_bidirectional_mask,
     (False, "sliding_attention"): create_bidirectional_sliding_window_mask,
@@ -124,14 +131,13 @@ class Context:
     # Of the stack's input: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); None; or finished
     # masks, one for all layers or a dict by layer type
     attention_mask: Any
-    # Positions; None before `place` continues them from the cache. *Shape:* (batch_size or 1, seq_len)
-    position_ids: Any
+    position_ids: Any  # None before `place` continues them from the cache. *Shape:* (batch_size or 1, seq_len)
     past_key_values: Cache | None  # Keys and values of earlier positions, extended by the layers
     # Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
     encoder_hidden_states: Tensor | None = None
     encoder_attention_mask: Any = None  # 1 for real source tokens. *Shape:* (batch_size, source_len)
     token_ids: Tensor | None = None  # None if their embeddings were given. *Shape:* (batch_size, seq_len)
-    is_token: Tensor | None = None  # 1 for tokens, where no mask of them is given. *Shape:* (batch_size, seq_len)
+    is_token: Tensor | None = None  # 1 for tokens, by labels where there is no mask. *Shape:* (batch_size, seq_len)
     # Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
     biases: dict[str | None, Tensor | None] = field(default_factory=dict)
     # Positions that the caller gave, from `place` on; others need no search for packed documents (a device sync)
@@ -147,18 +153,17 @@ class Context:
             if position.max_length is None or length > position.max_length:
                 position.check(length, self.position_ids)
             if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(self.attention_mask, seen, length):
-                raise InputError(
-                    f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a "
-                    f"sequence of {length}: give all tokens without the cache, or call generate with all of them, "
-                    "which fills it again"
-                )
+                raise rotated_otherwise(seen, length)
         mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
         if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual or mask.is_floating_point()):
             self.attention_mask = readable_mask(mask, inputs_embeds, seen, inputs_embeds, self.is_first)
-        self.given_positions = self.position_ids
-        if self.position_ids is None:
-            tokens = mask if isinstance(mask, Tensor) and mask.ndim == 2 else self.is_token
+        self.given_positions = given = self.position_ids
+        tokens = mask if mask is None or getattr(mask, "ndim", 0) == 2 else self.is_token  # labels place nothing
+        if given is None:
             self.position_ids = position.count(inputs_embeds, tokens, seen)
+        elif tokens is not None and not position.counts_padding:  # padding has the position of the token before it
+            is_token = tokens[:, -given.shape[1] :].bool()
+            self.position_ids = given.where(is_token, (given * is_token).cummax(dim=1).values)
 
     @property
     def is_first(self) -> bool:
@@ -182,8 +187,7 @@ class EarlierLayers:
     """Tensors that layers keep for later ones within a call; no dictionary, which hooks of accelerate and FSDP copy."""
 
     token_ids: Tensor | None = None  # None if their embeddings were given. *Shape:* (batch_size, seq_len)
-    # 1 for tokens, 0 for padding; None if all are tokens. *Shape:* (batch_size, seq_len)
-    is_token: Tensor | None = None
+    is_token: Tensor | None = None  # 1 for tokens, 0 for padding; None if all are. *Shape:* (batch_size, seq_len)
     kept: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
     def keep(self, name: str, *tensors: Tensor) -> None:
@@ -199,10 +203,12 @@ def readable_mask(mask: Any, states: Tensor, seen: int | Tensor, queries: Tensor
     """A given mask in a form that every backend reads; InputError for another shape, and for 2 dimensions below 0.
 
     Masks of queries and keys are boolean, or added to the scores and of the dtype of the states; integers are 1 for
-    visible keys. Padding masks have a column for each of the `seen` cached positions, too.
+    visible keys. Padding masks have a column for each of the `seen` cached positions, too, but not those by layer type
+    of layers without attention.
     """
     if isinstance(mask, dict):
-        return {kind: readable_mask(one, states, seen, queries, has_all_keys) for kind, one in mask.items()}
+        sizes = {kind: seen if (True, kind) in MASKS else 0 for kind in mask}
+        return {kind: readable_mask(one, states, sizes[kind], queries, has_all_keys) for kind, one in mask.items()}
     if not isinstance(mask, Tensor):
         return mask
     (rows, length), shape = queries.shape[:2], tuple(mask.shape)
@@ -233,31 +239,29 @@ def readable_mask(mask: Any, states: Tensor, seen: int | Tensor, queries: Tensor
     return mask
 
 
-def self_attention_masks(
-    config: ZooConfig, hidden_states: Tensor, context: Context, layer_types: Iterable[str]
-) -> dict[str, Any]:
+def self_attention_masks(config: ZooConfig, states: Tensor, context: Context, layer_types: list[str]) -> dict[str, Any]:
     """Mask of self-attention for every layer type, in the backend's form; None if only causality masks."""
-    mask, kinds = context.attention_mask, dict.fromkeys(layer_types)
-    if mask is None and context.given_positions is not None:
+    if (mask := context.attention_mask) is None and context.given_positions is not None:
         mask = packed_rows(config, context)
-    if isinstance(mask, (dict, UnpaddedMask)):
-        return masks_by_type(mask, kinds) if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
+    masks = masks_by_type(mask, layer_types) if isinstance(mask, dict) else dict.fromkeys(layer_types, mask)
+    if isinstance(mask, UnpaddedMask):
+        return masks
     options: dict[str, Any] = {"past_key_values": context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
-        if context.given_positions is not None and context.is_first and is_tracing(hidden_states):
+        if context.given_positions is not None and context.is_first and is_tracing(states):
             options["past_key_values"] = None  # with any cache, transformers does not separate documents
-    return {kind: MASKS.get((is_causal, kind), padding_mask)(config, hidden_states, mask, **options) for kind in kinds}
+    return {kind: MASKS.get((is_causal, kind), padding_mask)(config, states, masks[kind], **options) for kind in masks}
 
 
-def masks_by_type(masks: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
-    """Require a mask for every layer type."""
-    if missing := kinds.keys() - masks.keys():
+def masks_by_type(masks: dict[str, Any], layer_types: list[str]) -> dict[str, Any]:
+    """The mask of every layer type; InputError where there is none."""
+    if missing := set(layer_types) - masks.keys():
         raise InputError(
             f"the attention_mask has none for layers of the type {enumerate_names(sorted(missing))}; "
-            f"give one for each of {enumerate_names(kinds)}"
+            f"give one for each of {enumerate_names(dict.fromkeys(layer_types))}"
         )
-    return masks
+    return {kind: masks[kind] for kind in layer_types}
 
 
 def position_biases(

@@ -30,8 +30,7 @@ class PartialRotaryEmbedding(PreciseBuffers, LlamaRotaryEmbedding):
         """Cosines and sines. Shapes as for [`RotaryPosition.rotation`][zoo.models.RotaryPosition.rotation]."""
         if self.changes_after is None:
             return super().forward(x, position_ids)
-        angles = position_ids[..., None].float() * self.frequencies(sequence_lengths(position_ids))
-        angles = torch.cat([angles, angles], dim=-1)
+        angles = (position_ids[..., None].float() * self.frequencies(sequence_lengths(position_ids))).repeat(1, 1, 2)
         return (angles.cos() * self.attention_scaling).to(x.dtype), (angles.sin() * self.attention_scaling).to(x.dtype)
 
     def frequencies(self, lengths: Tensor) -> Tensor:
@@ -52,8 +51,8 @@ class PartialRotaryEmbedding(PreciseBuffers, LlamaRotaryEmbedding):
 
 
 def sequence_lengths(position_ids: Tensor) -> Tensor:
-    """Length of each token's sequence; several in a row begin where positions do not rise."""
-    sequences = (position_ids.diff(dim=-1, prepend=position_ids[..., :1]) <= 0).cumsum(dim=-1) - 1
+    """Length of each token's sequence; several in a row begin where positions fall or leap, and padding repeats one."""
+    sequences = (position_ids.diff(dim=-1, prepend=position_ids[..., :1]) // 2 != 0).cumsum(dim=-1)
     last = torch.zeros_like(position_ids).scatter_reduce(-1, sequences, position_ids, "amax")
     return last.gather(-1, sequences) + 1
 
@@ -86,9 +85,8 @@ class RotaryPosition(Position):
         before, after = torch.tensor([seen]), torch.tensor([length])
         if isinstance(attention_mask, Tensor) and attention_mask.ndim == 2:
             before, after = attention_mask[:, :seen].sum(dim=1), attention_mask.sum(dim=1)
-        if self.rotary_emb.rope_type == "dynamic":
-            return bool((before.clamp(min=threshold) != after.clamp(min=threshold)).any())
-        return bool(((before <= threshold) & (after > threshold)).any())
+        changes = before < after if self.rotary_emb.rope_type == "dynamic" else before <= threshold
+        return bool((changes & (after > threshold)).any())
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
         """Cosines and sines of these positions."""
