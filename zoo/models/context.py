@@ -144,7 +144,7 @@ class Context:
     given_positions: Any = None
     cache: Cache | None = None  # The part of past_key_values for self-attention, from `place` on
 
-    def place(self, inputs_embeds: Tensor, position: Position) -> None:
+    def place(self, inputs_embeds: Tensor, position: Position, *, pages: bool = False) -> None:
         """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded."""
         self.cache = getattr(self.past_key_values, "self_attention_cache", self.past_key_values)
         seen, length = 0 if self.cache is None else self.cache.get_seq_length(), None
@@ -156,7 +156,7 @@ class Context:
                 raise rotated_otherwise(seen, length)
         mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
         if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual or mask.is_floating_point()):
-            self.attention_mask = readable_mask(mask, inputs_embeds, seen, inputs_embeds, self.is_first)
+            self.attention_mask = readable_mask(mask, inputs_embeds, seen, inputs_embeds, self.is_first and not pages)
         self.given_positions = given = self.position_ids
         tokens = mask if mask is None or getattr(mask, "ndim", 0) == 2 else self.is_token  # labels place nothing
         if given is None:
@@ -212,7 +212,7 @@ def readable_mask(mask: Any, states: Tensor, seen: int | Tensor, queries: Tensor
     if not isinstance(mask, Tensor):
         return mask
     (rows, length), shape = queries.shape[:2], tuple(mask.shape)
-    valid = ((1, rows, len(states)), shape[1:2], (1, length), (1, states.shape[1]) if has_all_keys else shape[-1:])
+    valid = ((1, rows, states.shape[0]), shape[1:2], (1, length), (1, states.shape[1]) if has_all_keys else shape[-1:])
     if mask.ndim == 4 and (is_tracing(mask) or all(n in sizes for n, sizes in zip(shape, valid, strict=True))):
         if not mask.is_floating_point():
             return mask.bool()

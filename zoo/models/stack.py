@@ -87,7 +87,7 @@ class ZooStack(ZooModel):
         wants_weights = kwargs.get("output_attentions")
         wants_weights = self.config.output_attentions if wants_weights is None else wants_weights
         config = config_with_weights(self.config) if wants_weights else self.config
-        context.place(inputs_embeds, self.position)
+        context.place(inputs_embeds, self.position, pages="cache" in kwargs)
         if self.position.has_bias:
             check_distances(context, self.config.is_decoder)
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
