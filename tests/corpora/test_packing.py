@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from corpora.recorded import SETTINGS
+from transformers import BloomForCausalLM, GPT2Config, GPT2LMHeadModel, OPTForCausalLM
 
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError
@@ -107,6 +108,27 @@ def test_a_model_is_trained_on_packed_documents(tmp_path):
     texts = find_task("language-modeling").load(tmp_path / "a.jsonl").train["text"]
     tokens = sum(len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in texts)
     assert result.report.train_tokens == tokens - 2  # the first is no label, and the last text has no end
+
+
+def test_models_of_transformers_that_separate_no_documents_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
+    tokenizers = train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
+    task = "language-modeling:block_size=32,packing=documents"
+    given = {"data": tmp_path / "a.jsonl", "tokenizer": tokenizers}
+    sizes = {"vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    for kind in (BloomForCausalLM, OPTForCausalLM):  # which read no positions, and by the mask alone
+        model = kind(kind.config_class(**sizes, ffn_dim=16, word_embed_proj_dim=16))
+        for run in (train, zoo.evaluate):
+            with pytest.raises(ConfigError, match=f"{kind.__name__} does not separate documents in a row"):
+                run(model, task, **given)
+    result = train(GPT2LMHeadModel(GPT2Config(**sizes)), task, **given, max_steps=1, use_cpu=True, progress=False)
+    dataset, loss = find_task(task).encode(find_task(task).load(tmp_path / "a.jsonl").heldout, tokenizers), 0.0
+    for row in map(dataset.__getitem__, range(len(dataset))):
+        for places in np.split(np.arange(32), np.flatnonzero(row["position_ids"] == 0)[1:]):
+            ids, labels = (torch.from_numpy(row[name][places]) for name in ("input_ids", "labels"))
+            logits = result.model(input_ids=ids[None]).logits[0].detach()
+            loss += torch.nn.functional.cross_entropy(logits, labels, reduction="sum").item()
+    assert result.report.heldout_loss == pytest.approx(loss / dataset.num_tokens, rel=1e-5)
 
 
 def test_packing_that_is_not_valid_is_refused():

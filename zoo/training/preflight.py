@@ -15,6 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
+from zoo.converters.engine import EngineModel
 from zoo.data.tasks import DataTask, Splits
 from zoo.data.tasks.mapped import ROWS_AT_ONCE
 from zoo.data.tasks.mixing import MixedBlocks
@@ -152,6 +153,22 @@ def check_kernels(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
         )
 
 
+@torch.no_grad()
+def check_documents(model: PreTrainedModel, dataset: Any, *, use_cache: bool = False) -> None:
+    """Refuse rows of several documents for a model of transformers' own in which these see each other."""
+    is_flash = str(model.config._attn_implementation).startswith("flash")  # which reads positions, on a device alone
+    if isinstance(model, (ZooPreTrainedModel, EngineModel)) or is_flash or "position_ids" not in dataset[0]:
+        return
+    ids, training = torch.arange(4, device=model.device).repeat(2)[None], model.training
+    others = torch.cat([torch.full_like(ids[:, :4], 3), ids[:, 4:]], dim=1)  # in the first document
+    known = inspect.signature(model.forward).parameters
+    given = {key: value for key, value in {"position_ids": ids, "use_cache": use_cache}.items() if key in known}
+    own, changed = (model.eval()(input_ids=rows, **given).logits[:, 4:] for rows in (ids, others))
+    model.train(training)
+    if not torch.allclose(own, changed, atol=1e-6):
+        raise ConfigError(f"{type(model).__name__} does not separate documents in a row: give packing=blocks")
+
+
 def check_data(
     model: PreTrainedModel, name: str, task: DataTask, encoded: Splits, collator: Collator, args: ZooTrainingArguments
 ) -> list[str]:
@@ -179,6 +196,7 @@ def check_data(
     if args.device.type != "cpu":
         longest = max(int(measure(encoded.train, side.column)[0].max()) for side in sides_of(model))
         check_step(model, args, longest, memory_of(args.device))
+    check_documents(model, encoded.train, use_cache=args.use_cache)
     if str(model.config._attn_implementation).startswith("flash"):
         return []  # which runs on the device and in the precision of the run alone
     try:
