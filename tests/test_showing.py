@@ -1,6 +1,7 @@
 """Summaries of models, and tables of their parameters."""
 
 import dataclasses
+import json
 import runpy
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import zoo
 from zoo.analysis.drawing import draw
 from zoo.analysis.parameters import by_module, count_by_parameter
 from zoo.base.errors import InputError, UnknownOverrideError, UnknownVariantError
+from zoo.hub.cards import facts_of_model
 from zoo.inside import attention, logit_lens, summary
 from zoo.registry import list_variants
 
@@ -26,6 +28,18 @@ def test_a_model_is_shown_with_its_own_settings() -> None:
     page = portrait._repr_html_()
     assert "<svg" in page and "hidden_size=64" in page
     assert "rotary positions" in str(portrait) and "<svg" not in str(portrait)
+
+
+@pytest.mark.parametrize("task", ["sequence-classification", "token-classification"])
+def test_a_classifier_has_its_own_number_of_labels(task: str, tmp_path: Path) -> None:
+    model = zoo.build("bert-style@tiny", task, vocab_size=32, num_labels=7)
+    model.save_pretrained(folder := str(tmp_path))
+    counts = {zoo.show(folder).card.num_parameters, summary(folder).total, count_by_parameter(folder).total}
+    planned = zoo.plan(folder, devices=1, seq_len=16).num_parameters
+    facts = facts_of_model(json.loads((tmp_path / "config.json").read_text()))
+    assert counts | {planned, facts["parameters"]} == {model.num_parameters()}
+    assert "64 → 7" in str(zoo.show(folder).drawing) and "64 → 7" in facts["drawing"]
+    assert ("num_labels", 7, 2) in [(one.axis, one.a, one.b) for one in zoo.diff(folder, "bert-style@tiny", task)]
 
 
 @pytest.mark.parametrize(
