@@ -61,13 +61,11 @@ DEFAULTS: dict[str, Any] = {
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("max_steps", "early_stopping_patience", "average_steps"), (1, math.inf)),
     **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), (1, math.inf)),
-    "gradient_accumulation_steps": (1, math.inf),
+    **dict.fromkeys(("gradient_accumulation_steps", "eval_accumulation_steps"), (1, math.inf)),
     **dict.fromkeys(("num_train_epochs", "learning_rate", "weight_decay", "warmup_steps"), (0, math.inf)),
-    "eval_accumulation_steps": (1, math.inf),
     **dict.fromkeys(("dataloader_num_workers", "eval_delay", "neftune_noise_alpha"), (0, math.inf)),
     **dict.fromkeys(("max_grad_norm", "adam_epsilon", "eval_steps", "save_steps", "z_loss"), (0, math.inf)),
-    **dict.fromkeys(("label_smoothing_factor", "adam_beta1", "adam_beta2"), (0, 1)),
-    **dict.fromkeys(("average_last", "average_decay"), (0, 1)),
+    **dict.fromkeys(("label_smoothing_factor", "adam_beta1", "adam_beta2", "average_last", "average_decay"), (0, 1)),
     **dict.fromkeys(("seed", "data_seed"), (0, 2**32 - 1)),
 }
 """The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
@@ -86,10 +84,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "per_device_train_batch_size and gradient_accumulation_steps",
     ),
     "prediction_loss_only": (True, "leaves out the outputs, which are scored at the end: leave it out"),
-    "eval_do_concat_batches": (
-        False,
-        "leaves outputs in batches, and all together are scored at the end: leave it out",
-    ),
+    "eval_do_concat_batches": (False, "leaves outputs in batches, which are scored together: leave it out"),
     "remove_unused_columns": (False, "gives models what only the zoo reads, such as lengths of examples: leave it out"),
     "greater_is_better": (True, "would keep the checkpoint with the highest loss: leave it out"),
     "do_train": (False, "has no effect: to score a model without training it, see zoo evaluate"),

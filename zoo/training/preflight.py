@@ -91,9 +91,7 @@ def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArr
         rows = (row for part in parts for row in part[column])
     else:  # blocks of one long text, all alike
         rows = [dataset[number][column] for number in range(min(len(dataset), 1))]
-    sizes = np.array([(np.size(row), np.max(row) if np.size(row) else -1) for row in rows], dtype=np.int64).reshape(
-        -1, 2
-    )
+    sizes = np.array([(np.size(row), np.max(row, initial=-1)) for row in rows], dtype=np.int64).reshape(-1, 2)
     return sizes[:, 0], sizes[:, 1]
 
 
