@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import Dataset
+from transformers import BertForMaskedLM, BertModel, GPT2LMHeadModel
 
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, TokenIdError, UnknownOverrideError
-from zoo.data.tasks import Splits
+from zoo.data.tasks import Splits, find_task
+from zoo.data.tasks.reading import documents
 from zoo.registry import describe
 from zoo.training import PreflightError, train
 from zoo.training.arguments import check_trackers, device_settings, training_arguments
@@ -93,6 +95,20 @@ def test_a_rehearsal_counts_no_use_of_experts():
     rehearse(model, rows, lambda batch: {name: torch.tensor([row[name] for row in batch]) for name in batch[0]})
     loads = [buffer for name, buffer in model.named_buffers() if name.endswith("router.load")]
     assert loads and not torch.cat(loads).any()
+
+
+@pytest.mark.parametrize("kind", [None, BertForMaskedLM, GPT2LMHeadModel, BertModel])
+def test_a_model_for_another_task_is_neither_trained_nor_evaluated(kind):
+    """A masked language model sees the next token; a causal one shifts the labels of masked tokens."""
+    texts = documents(["a cat sat here", "a dog ran far away"] * 4)
+    tokenizers = find_task("masked-language-modeling").train_tokenizers(texts, kind="word", min_frequency=1)
+    sizes = {"vocab_size": len(tokenizers.source), "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = zoo.build("bert-style", "masked-lm", **sizes) if kind is None else kind(kind.config_class(**sizes))
+    wrong = "masked-language-modeling" if kind is GPT2LMHeadModel else "language-modeling"
+    with pytest.raises(ConfigError, match=f"{wrong}' needs a model for .* is a {type(model).__name__} for [cfm]"):
+        train(model, wrong, data=Splits(texts, texts.select([0])), tokenizer=tokenizers, max_steps=1, progress=False)
+    with pytest.raises(ConfigError, match=f"{wrong}' needs a model for .* is a {type(model).__name__} for [cfm]"):
+        zoo.evaluate(model, wrong, data=texts, tokenizer=tokenizers)
 
 
 def test_memory_and_disk(tmp_path, monkeypatch):

@@ -15,9 +15,7 @@ from transformers import PreTrainedModel
 from zoo.base.errors import ConfigError, DataError, ZooError, ZooWarning
 from zoo.base.files import without_folders
 from zoo.base.folders import read_result, scratch_folder
-from zoo.building.loading import class_of_task
 from zoo.building.weights import locate
-from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.corpora import located
 from zoo.data.tasks import DataSource, DataTask, Score, full_path, split_name
@@ -26,13 +24,12 @@ from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.scores import perplexity_of
 from zoo.data.tasks.sources import given_examples
 from zoo.data.tasks.tables import Column
-from zoo.models import ZooPreTrainedModel
 from zoo.training.answers import Answer, answers_of, write_report
 from zoo.training.arguments import training_arguments
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.predicting import check_generation, predict, score
-from zoo.training.preflight import check_documents
+from zoo.training.preflight import check_documents, check_head
 from zoo.training.progress import show_progress
 from zoo.training.recipe import Recipe, recipe_for, usual_task
 from zoo.training.record import RunRecord, digest_of_examples, saved_run
@@ -207,12 +204,7 @@ def evaluate(
 def checked_task(recipe: Recipe, evaluated: PreTrainedModel, *, needs_labels: bool) -> DataTask:
     """Find the task of a recipe, and refuse what it cannot do with a model."""
     task = recipe.data_task()
-    own_task = task_of(evaluated)
-    if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != task.model_task:
-        raise ConfigError(
-            f"task {task.name!r} needs a model for {task.model_task} "
-            f"({class_of_task(task.model_task).__name__}), and this is a {type(evaluated).__name__} for {own_task}"
-        )
+    check_head(evaluated, task)
     if needs_labels and not isinstance(task, LabelsTask):
         raise ConfigError(f"an error report needs labels, and {task.name} has none")
     if (problem := task.misfit(evaluated.config)) is not None:

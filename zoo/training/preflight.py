@@ -15,7 +15,9 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
+from zoo.building.loading import class_of_task
 from zoo.converters.engine import EngineModel
+from zoo.converters.weights import task_of
 from zoo.data.tasks import DataTask, Splits
 from zoo.data.tasks.mapped import ROWS_AT_ONCE
 from zoo.data.tasks.mixing import MixedBlocks
@@ -151,6 +153,20 @@ def check_kernels(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
         )
 
 
+def check_head(model: PreTrainedModel, task: DataTask) -> None:
+    """Refuse a model for another task: it would read labels at other places, or see them in its input."""
+    own = [task_of(model)]
+    if not isinstance(model, (ZooPreTrainedModel, EngineModel)):
+        from zoo.converters.native.declared import AUTO_CLASSES
+
+        own = [kind for kind, classes in AUTO_CLASSES.items() if type(model).__name__ in classes.values()]
+    if own and task.model_task not in own:
+        raise ConfigError(
+            f"task {task.name!r} needs a model for {task.model_task} ({class_of_task(task.model_task).__name__}), and "
+            f"this is a {type(model).__name__} for {' and '.join(own)}"
+        )
+
+
 @torch.no_grad()
 def check_documents(model: PreTrainedModel, dataset: Any, *, use_cache: bool = False) -> None:
     """Refuse rows of several documents for a model of transformers' own in which these see each other."""
@@ -171,6 +187,7 @@ def check_data(
     model: PreTrainedModel, name: str, task: DataTask, encoded: Splits, collator: Collator, args: ZooTrainingArguments
 ) -> list[str]:
     """Refuse examples that a model cannot be trained or evaluated on."""
+    check_head(model, task)
     if (problem := task.misfit(model.config)) is not None:
         raise ConfigError(problem)
     for split, dataset in (("training", encoded.train), ("held-out", encoded.heldout)):
