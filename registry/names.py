@@ -98,7 +98,8 @@ def parse_name(text: str) -> VariantSpec:
     """
     match = _SPEC.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
-        raise NameSyntaxError(f"cannot read the name {text!r}; valid: {GRAMMAR}")
+        given = f"the name {text!r}" if isinstance(text, str) else f"a {type(text).__name__} as a name"
+        raise NameSyntaxError(f"cannot read {given}; valid: {GRAMMAR}")
     quirks = match["quirks"].split("+")[1:]
     return VariantSpec(
         name=match["name"],

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 import zoo
@@ -63,3 +64,8 @@ def test_checkpoints_and_the_command(tmp_path):
         assert any(line.startswith("    layers.0-5") and "6 × " in line for line in printed)
         assert any(line.startswith("      self_attn ") for line in printed)
     assert CliRunner().invoke(cli, ["summary", "marian-stile"]).exit_code == 2
+
+
+def test_a_wrapped_model_is_no_name():
+    with pytest.raises(TypeError, match="not DataParallel"):
+        summary(torch.nn.DataParallel(zoo.build("gpt2-style@tiny", vocab_size=20)))

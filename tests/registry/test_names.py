@@ -142,6 +142,11 @@ def test_what_cannot_be_read_is_refused_with_a_reason(text: str, complaint: str)
     assert complaint in str(caught.value)
 
 
+def test_an_object_is_no_name() -> None:
+    with pytest.raises(NameSyntaxError, match="cannot read a list as a name; valid: NAME"):
+        parse_name(["a module's representation has many lines"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

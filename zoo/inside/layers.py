@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -137,7 +138,7 @@ def summary(
         ZooError: When the variant or the checkpoint does not exist.
         MissingExtraError: When torchinfo is not installed.
     """
-    name = type(model).__name__ if isinstance(model, PreTrainedModel) else str(model)
+    name = type(model).__name__ if isinstance(model, PreTrainedModel) else os.fspath(model)
     built = model if isinstance(model, PreTrainedModel) else unallocated(name, task)
     limit = position_limit(built)
     shapes = shapes_of(built, batch_size, seq_len if limit is None else min(seq_len, limit))
