@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from datasets import Dataset
-from transformers import BertForMaskedLM, BertModel, GPT2LMHeadModel
+from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, BertModel, GPT2LMHeadModel
 
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, TokenIdError, UnknownOverrideError
@@ -109,6 +109,19 @@ def test_a_model_for_another_task_is_neither_trained_nor_evaluated(kind):
         train(model, wrong, data=Splits(texts, texts.select([0])), tokenizer=tokenizers, max_steps=1, progress=False)
     with pytest.raises(ConfigError, match=f"{wrong}' needs a model for .* is a {type(model).__name__} for [cfm]"):
         zoo.evaluate(model, wrong, data=texts, tokenizer=tokenizers)
+
+
+def test_a_causal_model_that_sees_later_tokens_is_refused():
+    texts = documents(["a cat sat here", "a dog ran far away"] * 4)
+    tokenizers = find_task("language-modeling").train_tokenizers(texts, kind="word", min_frequency=1)
+    sizes = {"vocab_size": len(tokenizers.source), "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    given, task = {"tokenizer": tokenizers, "n_bootstrap": 1}, "language-modeling:block_size=8"
+    bidirectional = BertLMHeadModel(BertConfig(**sizes))
+    with pytest.raises(ConfigError, match="BertLMHeadModel sees the tokens that it is to predict"):
+        zoo.evaluate(bidirectional, task, data=texts, **given)
+    with pytest.raises(ConfigError, match="BertLMHeadModel sees the tokens that it is to predict"):
+        train(bidirectional, task, data=Splits(texts, texts.select([0])), tokenizer=tokenizers, progress=False)
+    assert zoo.evaluate(BertLMHeadModel(BertConfig(**sizes, is_decoder=True)), task, data=texts, **given).loss > 0
 
 
 def test_memory_and_disk(tmp_path, monkeypatch):

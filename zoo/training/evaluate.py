@@ -29,7 +29,7 @@ from zoo.training.arguments import training_arguments
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.predicting import check_generation, predict, score
-from zoo.training.preflight import check_documents, check_head
+from zoo.training.preflight import check_head, check_sight
 from zoo.training.progress import show_progress
 from zoo.training.recipe import Recipe, recipe_for, usual_task
 from zoo.training.record import RunRecord, digest_of_examples, saved_run
@@ -163,7 +163,7 @@ def evaluate(
     with loading_bars(shown=progress):
         examples, called = chosen_examples(run, data_task, name, data, heldout, columns)
     encoded: Any = data_task.encode(examples, tokenizers)
-    check_documents(evaluated, encoded)
+    check_sight(evaluated, data_task, encoded)
     check_generation(evaluated, data_task, tokenizers, recipe.generation, encoded)
     with scratch_folder() as scratch:
         reported = report_of(folder)
