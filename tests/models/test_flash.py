@@ -59,6 +59,17 @@ def test_padding_is_taken_out_once_before_all_layers(name, task, side):
         torch.testing.assert_close(found[1], found[0])
 
 
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("rows", [1, 2])
+def test_positions_that_begin_again_separate_no_text_of_an_encoder(name, rows):
+    model, ids = built(name, "masked-lm"), torch.randint(5, 60, (rows, 11))
+    inputs = {"input_ids": ids, "position_ids": torch.arange(11)[None].expand(rows, -1) % 6}
+    model.set_attn_implementation("eager")
+    expected = model(**inputs).logits
+    with written_out_flash(model):
+        torch.testing.assert_close(model(**inputs).logits, expected)
+
+
 REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]
 
 

@@ -134,12 +134,13 @@ class Attention(nn.Module):
         if self.is_cross and key_value_states is not None:
             query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
             key, value = self.memory(key_value_states, past_key_values, cache_idx)
-            kwargs.pop("position_ids", None)  # backends use them to separate sequences in a row, the keys' as well
         else:
             query, key, own = self.project(hidden_states)
             if position_embeddings is not None:
                 query, key = self.rotate_heads(query, key, position_embeddings)
             key, value = self.extend(key, own, past_key_values, cache_idx, earlier)
+        if not self.is_causal:  # FlashAttention separates documents in a row by them, the keys' as well
+            kwargs.pop("position_ids", None)
         # vLLM finds the attention module and its scale in this function's source: it looks for a call of the interface.
         backend = kwargs.pop("attn_implementation", None) or self.config._attn_implementation
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention)

@@ -128,8 +128,7 @@ MASKS = {
 class Context:
     """Inputs of the layers of a stack in one call, apart from hidden states."""
 
-    # Of the stack's input: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); None; or finished
-    # masks, one for all layers or a dict by layer type
+    # 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); finished masks, also by layer type; None
     attention_mask: Any
     position_ids: Any  # None before `place` continues them from the cache. *Shape:* (batch_size or 1, seq_len)
     past_key_values: Cache | None  # Keys and values of earlier positions, extended by the layers

@@ -157,7 +157,7 @@ class ZooEncoder(ZooStack):
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
             attention_mask: 1 for real tokens, 0 for padding; of the prefix, too. *Shape:* (batch_size, key_len)
             position_ids: Positions, by default counted on from the prefix; a finished mask of queries and keys does not
-                show padding, so places are counted. *Shape:* (batch_size, seq_len)
+                show padding, so places are counted. They separate no documents. *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
             token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
                 *Shape:* (batch_size, seq_len)
@@ -179,8 +179,7 @@ class ZooEncoder(ZooStack):
             inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
         tokens = {"token_ids": input_ids, "is_token": kwargs.pop("is_token", None)}
         context = Context(attention_mask, position_ids, past_key_values, **tokens)
-        hidden_states = self.run(inputs_embeds, context, **kwargs)
-        return BaseModelOutput(last_hidden_state=hidden_states)
+        return BaseModelOutput(last_hidden_state=self.run(inputs_embeds, context, **kwargs))
 
 
 class ZooDecoder(ZooStack):
@@ -257,8 +256,7 @@ class ZooDecoder(ZooStack):
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         source, tokens = (encoder_hidden_states, encoder_attention_mask), (input_ids, kwargs.pop("is_token", None))
         context = Context(attention_mask, position_ids, past_key_values, *source, *tokens)
-        hidden_states = self.run(inputs_embeds, context, **kwargs)
-        return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
+        return BaseModelOutputWithPastAndCrossAttentions(self.run(inputs_embeds, context, **kwargs), past_key_values)
 
 
 def stacks_of(model: nn.Module) -> dict[str, ZooStack]:
