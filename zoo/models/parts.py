@@ -145,6 +145,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """The built-in parts by field: a name and its aliases, and where the class or function is below `zoo`."""
 
 DEVIATIONS: dict[str, tuple[str, ...]] = {
+    "differential": (
+        "The norm of the difference has no learned gain, as in transformers' DiffLlama; the authors' code has one.",
+    ),
     "dyt": (
         "Dynamic tanh starts with the same alpha everywhere; for language models the paper chooses alpha by width, "
         "larger in front of attention than elsewhere, and multiplies embeddings by a learned scalar.",
