@@ -202,6 +202,24 @@ def test_columns_of_given_datasets_are_chosen_as_those_of_files(tiny, tmp_path):
     assert zoo.evaluate(tmp_path / "texts", data=parts).loss == zoo.evaluate(tmp_path / "texts", data=whole).loss
 
 
+@pytest.mark.parametrize("names", [["pos", "neg"], ["LABEL_0", "LABEL_1"], ["pos", "none", "neg"]])
+def test_a_given_classifier_is_trained_on_its_own_labels(names, tmp_path):
+    sentences = Dataset.from_dict({"text": ["good film", "bad film"] * 20, "label": ["pos", "neg"] * 20})
+    heldout = Dataset.from_dict({"text": ["good", "bad"], "label": ["pos", "neg"]})
+    task, given = find_task("text-classification"), Splits(sentences, heldout)
+    tokenizers = task.train_tokenizers(sentences, kind="word", min_frequency=1)
+    sizes = {"vocab_size": len(tokenizers.source), "pad_token_id": 0, "id2label": dict(enumerate(names))}
+    sizes["label2id"] = {name: number for number, name in enumerate(names)}
+    model = zoo.build("bert-style@tiny", "sequence-classification", seed=0, **sizes)
+    run = {"max_steps": 20, "learning_rate": 1e-2, "use_cpu": True, "progress": False}
+    zoo.train(model, task.name, data=given, tokenizer=tokenizers, output_dir=tmp_path / "model", **run)
+    assert zoo.evaluate(tmp_path / "model", data=heldout).scores["accuracy"].value == 100
+    assert [one.label for one in zoo.predict(tmp_path / "model", heldout["text"])] == ["pos", "neg"]
+    three = zoo.build("bert-style@tiny", "sequence-classification", vocab_size=9, num_labels=3)
+    with pytest.raises(DataError, match="the model has 3 labels, and the data 2: give num_labels"):
+        zoo.train(three, task.name, data=given, tokenizer=tokenizers, **run)
+
+
 @pytest.mark.parametrize("labels", [ClassLabel(names=["neg", "pos"]), Value("int64")])
 def test_labels_of_given_datasets_that_are_numbers_become_names(labels, tiny):
     words = [f"{word} {number}" for number in range(9) for word in ("good", "bad")]

@@ -19,6 +19,7 @@ from zoo.base.errors import ZooError, ZooWarning
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
+from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.sources import given_examples, leaks_message, without_leaks
@@ -240,6 +241,8 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
         else:
             splits = task.load_from(request.source)
     task = task.fitted(splits)
+    if isinstance(task, LabelsTask) and isinstance(request.model, PreTrainedModel):
+        task = task.of_given(request.model.config)
     if isinstance(request.tokenizer, Tokenizers):
         tokenizers = request.tokenizer
     else:

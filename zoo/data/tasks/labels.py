@@ -68,6 +68,17 @@ class LabelsTask(DataTask):
     def fitted_to(self, config: Any) -> Self:
         return replace(self, labels=tuple(config.id2label[i] for i in range(len(config.id2label))))
 
+    def of_given(self, config: Any) -> Self:
+        """The task with the labels of a model to train; one with transformers' names for labels takes the task's."""
+        own = self.fitted_to(config)
+        if own.labels != tuple(f"LABEL_{number}" for number in range(len(own.labels))):
+            return own
+        if len(own.labels) != len(self.labels):
+            raise DataError(f"the model has {len(own.labels)} labels, and the data {len(self.labels)}: give num_labels")
+        config.id2label = dict(enumerate(self.labels))
+        config.label2id = {label: number for number, label in config.id2label.items()}
+        return self
+
     def mismatch(self, train: Table, heldout: Table) -> str | None:
         known = self.labels or sorted_labels(set(self.labels_of(train.column(1))))
         owner = "the labels that were trained on" if self.labels else train.source
