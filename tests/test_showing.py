@@ -32,14 +32,15 @@ def test_a_model_is_shown_with_its_own_settings() -> None:
 
 @pytest.mark.parametrize("task", ["sequence-classification", "token-classification"])
 def test_a_classifier_has_its_own_number_of_labels(task: str, tmp_path: Path) -> None:
-    model = zoo.build("bert-style@tiny", task, vocab_size=32, num_labels=7)
+    model = zoo.build("bert-style@tiny", task, vocab_size=32, num_labels=7, problem_type="regression")
     model.save_pretrained(folder := str(tmp_path))
     counts = {zoo.show(folder).card.num_parameters, summary(folder).total, count_by_parameter(folder).total}
     planned = zoo.plan(folder, devices=1, seq_len=16).num_parameters
     facts = facts_of_model(json.loads((tmp_path / "config.json").read_text()))
     assert counts | {planned, facts["parameters"]} == {model.num_parameters()}
     assert "64 → 7" in str(zoo.show(folder).drawing) and "64 → 7" in facts["drawing"]
-    assert ("num_labels", 7, 2) in [(one.axis, one.a, one.b) for one in zoo.diff(folder, "bert-style@tiny", task)]
+    differences = [(one.axis, one.a, one.b) for one in zoo.diff(folder, "bert-style@tiny", task)]
+    assert {("num_labels", 7, 2), ("problem_type", "regression", None)} <= {*differences}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 OWN_STACK = {Task.CAUSAL_LM: "decoder", Task.SEQ2SEQ_LM: "encoder-decoder", Task.MASKED_LM: "encoder"}
 """The stack of tasks that leave no choice."""
 
-KEPT_BESIDE = ("num_labels", "layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
+KEPT_BESIDE = (
+    *("num_labels", "problem_type", "layer_types", "rope_parameters"),
+    *("num_nextn_predict_layers", "mtp_loss_weight"),
+)
 """Keys of any configuration that are not fields of every one."""
 
 KNOWN = {*(one.name for one in dataclasses.fields(ZooConfig)), *ZooConfig.attribute_map, *BESIDE_FIELDS}
