@@ -98,8 +98,7 @@ def parse_name(text: str) -> VariantSpec:
     """
     match = _SPEC.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
-        given = f"the name {text!r}" if isinstance(text, str) else f"a {type(text).__name__} as a name"
-        raise NameSyntaxError(f"cannot read {given}; valid: {GRAMMAR}")
+        raise NameSyntaxError(f"cannot read the name {text if type(text) is str else type(text)!r}; valid: {GRAMMAR}")
     quirks = match["quirks"].split("+")[1:]
     return VariantSpec(
         name=match["name"],

@@ -143,7 +143,7 @@ def test_what_cannot_be_read_is_refused_with_a_reason(text: str, complaint: str)
 
 
 def test_an_object_is_no_name() -> None:
-    with pytest.raises(NameSyntaxError, match="cannot read a list as a name; valid: NAME"):
+    with pytest.raises(NameSyntaxError, match="cannot read the name <class 'list'>; valid: NAME"):
         parse_name(["a module's representation has many lines"])  # type: ignore[arg-type]
 
 
