@@ -75,6 +75,13 @@ ROPE = Field(
 )
 """Rotary positions of whole heads."""
 
+WHOLE_ROPE = Field(
+    "rope_parameters",
+    lambda native: {"partial_rotary_factor": 1.0, **whole_heads(native.rope_parameters)},
+    lambda config: whole_heads(config.rope_parameters),
+)
+"""The same in a variant that by itself rotates a part of each head."""
+
 ROPE_BY_LAYER: Mapping[str, str | Field] = {
     "rope_parameters": Field("rope_parameters", rotation_by_layer, with_both_kinds),
     "position": Field(

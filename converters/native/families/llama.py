@@ -19,6 +19,7 @@ from ..decoders import (
     PROJECTIONS,
     ROPE,
     ROPE_BY_LAYER,
+    WHOLE_ROPE,
     WINDOWS_BY_LAYER,
     DecoderFormat,
     sliding_window,
@@ -270,7 +271,7 @@ class Cohere(DecoderFormat, name="cohere"):
     """Command R (Cohere 2024)."""
 
     variant = "gptj-style"
-    fields = {**SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": ROPE}
+    fields = {**SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": WHOLE_ROPE}
     always = {
         **NO_BIASES,
         "position": "rotary-interleaved",
