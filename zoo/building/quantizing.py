@@ -174,7 +174,7 @@ class Int8Model(ZooPreTrainedModel):
     counts: list[int]  # Parameters of the float model, with embeddings and without
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
-        """Number of the float model's parameters, of which none are trained."""
+        """The number of the float model's parameters; none of them is trained."""
         return 0 if only_trainable else self.counts[exclude_embeddings]
 
     def train(self, mode: bool = True) -> Any:
