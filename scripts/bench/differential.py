@@ -49,7 +49,7 @@ class WithGains(DifferentialAttention):
 
 @ATTENTIONS.register("differential-without-norm")
 class WithoutNorm(DifferentialAttention):
-    """Differential attention of which the difference is not normalised."""
+    """Differential attention without the norm of the difference."""
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
@@ -70,7 +70,7 @@ CASES: dict[str, dict[str, Any]] = {
         "position": "rotary",
     },
 }
-"""What is trained, and the settings that differ; the feed-forward network is 256 wide where none says otherwise."""
+"""Trained decoders, and the settings that differ; the feed-forward network is 256 wide by default."""
 
 
 class Losses(TrainerCallback):

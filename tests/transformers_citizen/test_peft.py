@@ -111,7 +111,7 @@ def test_only_a_merged_model_is_exported(tmp_path: Path):
         for refused in (
             zoo.to_int8,
             zoo.eject,
-            lambda one: zoo.push(one, "nobody/nothing", dry_run=True),
+            lambda one: zoo.push(one, "someone/model", dry_run=True),
             convert_back,
         ):
             with pytest.raises(UnsupportedOperationError, match="a model with adapters was given; merge them"):
