@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import CommitOperationAdd, SpaceCard, SpaceCardData
 
@@ -22,18 +23,7 @@ from zoo.inside.explorer import build_page, publish
 publish(build_page(["{model}"], others=False))
 """
 
-WORDS = """# {model}
-
-Look at what [{model}](https://huggingface.co/{repo_id}) writes, attends to, and would predict after each of its
-layers, at its drawing with the shapes of your text, and at its quirks. `zoo explore {model}` shows the same on your
-machine.
-"""
-
-STATIC_WORDS = """# {model}
-
-Look at what [{model}](https://huggingface.co/{repo_id}) writes, attends to, and would predict after each of its
-layers. It runs in the browser; nothing is sent anywhere. `zoo explore --static {model} -o page` writes the same page.
-"""
+TEMPLATE = Path(__file__).with_name("space.md.jinja")
 
 
 def space_files(address: Address, license: str | None = None, page: Path | None = None) -> dict[str, bytes]:
@@ -48,8 +38,9 @@ def space_files(address: Address, license: str | None = None, page: Path | None 
         models=[address.repo_id],
         tags=[LIBRARY],
     )
-    words = (STATIC_WORDS if page else WORDS).format(model=model, repo_id=address.repo_id)
-    card = {"README.md": str(SpaceCard(f"---\n{data.to_yaml()}\n---\n\n{words}")).encode()}
+    about: dict[str, Any] = {"model": model, "repo_id": address.repo_id, "static": page is not None}
+    text = SpaceCard.from_template(data, template_path=str(TEMPLATE), **about)
+    card = {"README.md": f"{text}\n".encode()}
     if page is not None:
         return card | {path: (page / path).read_bytes() for path in relative_files(page) if path != MANIFEST_FILE}
     requirement = f"{LIBRARY}[explore]=={importlib.metadata.version(LIBRARY)}\n"
