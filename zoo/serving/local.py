@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable
 from threading import Thread
 from types import TracebackType
-from typing import Any
 
 import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from zoo.base.errors import ConfigError
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from .requests import RefusedRequestError
 
 HERE = ("127.0.0.1", "localhost", "::1")  # Names of this machine, which a page of another site does not have
 FIRST_PORT, PORTS = 7860, 100  # Where the search for a free port begins, and how many are tried
@@ -32,7 +31,7 @@ class LocalOnly:
     because a site may point its own name to this machine (DNS rebinding).
     """
 
-    def __init__(self, app: App, token: str, hosts: Iterable[str], public: Iterable[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, token: str, hosts: Iterable[str], public: Iterable[str] = ()) -> None:
         self.app = app
         self.token = token
         self.hosts = frozenset(host.lower() for host in hosts)
@@ -41,20 +40,19 @@ class LocalOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        problem = self.foreign(headers)
-        if problem:
-            return await refuse(scope, send, 403, problem)
-        prefix = f"/{self.token}"
+        headers = Headers(scope=scope)
+        if (problem := self.foreign(headers)) is not None:
+            return await refusal(scope, problem, "permission_error", 403)(scope, receive, send)
+        prefix, key = f"/{self.token}", f"Bearer {self.token}".encode()
         if secrets.compare_digest(scope["path"][: len(prefix) + 1].encode(), f"{prefix}/".encode()):
             scope = {**scope, "root_path": scope.get("root_path", "") + prefix}
         elif scope["path"] not in self.public and not any(
-            name == "authorization" and secrets.compare_digest(value.encode(), f"Bearer {self.token}".encode())
-            for name, value in headers
+            secrets.compare_digest(value.encode(), key) for value in headers.getlist("authorization")
         ):
-            return await refuse(scope, send, 401, "the token is missing: use the address that was printed at the start")
+            missing = "the token is missing: use the address that was printed at the start"
+            return await refusal(scope, missing, "authentication_error", 401)(scope, receive, send)
 
-        async def private(message: MutableMapping[str, Any]) -> None:
+        async def private(message: Message) -> None:
             """The address has the token, so no site that is linked to may see it."""
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"referrer-policy", b"no-referrer")]
@@ -62,13 +60,12 @@ class LocalOnly:
 
         return await self.app(scope, receive, private)
 
-    def foreign(self, headers: Iterable[tuple[str, str]]) -> str | None:
+    def foreign(self, headers: Headers) -> str | None:
         """Find a host or an origin that is not served."""
-        found = list(headers)
-        hosts = [value for name, value in found if name == "host"]
+        hosts = headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
             return f"host {', '.join(hosts)!r} is not served; valid: {', '.join(sorted(self.hosts))}"
-        origins = [value for name, value in found if name == "origin" and value != f"http://{hosts[0]}"]
+        origins = [value for value in headers.getlist("origin") if value != f"http://{hosts[0]}"]
         return f"requests from {origins[0]!r} are not served" if origins else None
 
 
@@ -78,16 +75,11 @@ def host_name(host: str) -> str | None:
     return found and (found[1] or found[2])
 
 
-async def refuse(scope: Scope, send: Send, status: int, message: str) -> None:
+def refusal(scope: Scope, message: str, kind: str, status: int) -> ASGIApp:
     """Answer with OpenAI's error object."""
     if scope["type"] == "websocket":
-        return await send({"type": "websocket.close", "code": 1008})
-    kind = "authentication_error" if status == 401 else "permission_error"
-    error = {"message": message, "type": kind, "param": None, "code": None}
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps({"error": error}).encode()})
-    return None
+        return WebSocketClose(1008)
+    return JSONResponse(RefusedRequestError(message, status=status, kind=kind).to_dict(), status)
 
 
 class LocalServer:
@@ -98,7 +90,7 @@ class LocalServer:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         *,
         host: str = HERE[0],
         port: int | None = None,
