@@ -6,20 +6,19 @@ the zoo. Recorded runs are not run again; `--table` writes the table of docs/tra
 
 from __future__ import annotations
 
-import argparse
-import json
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
+from short_training import final_loss, run_missing, sizes
 from torch import Tensor
 
 import zoo
 from zoo.base.files import replace_part, write_file
-from zoo.training.after_steps import after_step
-from zoo.training.optimizers import scaled_groups
 
 RECORD = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
@@ -36,7 +35,7 @@ VARIANTS = {
 STEPS = {32: 400, 128: 120, 512: 30}
 RATES = {32: 3e-3, 128: 3e-3, 512: 1e-3}
 SEEDS = {32: (0, 1), 128: (0,), 512: (0,)}
-ROWS, LENGTH, LAST = 8, 64, 20
+ROWS, LENGTH = 8, 64
 RULES = {"0.02": {"initializer_width": 1}, "by width": {}}
 
 
@@ -47,32 +46,24 @@ def text() -> tuple[Tensor, int]:
     return torch.tensor([known[character] for character in read]), len(known)
 
 
-def final_loss(name: str, width: int, rule: str, seed: int) -> float:
-    """Train one model, the rate falling to zero in a straight line; the mean loss of the last steps."""
-    numbers, size = text()
-    heads = max(2, width // 32)
-    sizes = {"hidden_size": width, "num_attention_heads": heads, "num_key_value_heads": heads, "vocab_size": size}
-    sizes |= {"intermediate_size": 2 * width, "num_hidden_layers": 3, "max_position_embeddings": LENGTH}
-    settings: dict[str, Any] = {**sizes, "dropout": 0.0, "attention_dropout": 0.0, **RULES[rule]}
-    model = zoo.build(name, "causal-lm", seed=seed, **settings).train()
-    optimizer = torch.optim.AdamW(scaled_groups(model, [], RATES[width], 0.0), betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, STEPS[width])
-    generator, losses = torch.Generator().manual_seed(seed), []
-    for _ in range(STEPS[width]):
+def batches(numbers: Tensor, seed: int) -> Iterator[Tensor]:
+    """Parts of the text, without end. *Shape:* (ROWS, LENGTH)."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
         starts = torch.randint(len(numbers) - LENGTH, (ROWS, 1), generator=generator)
-        ids = numbers[starts + torch.arange(LENGTH)]
-        loss = model(ids, labels=ids).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        after_step(model)
-        schedule.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return fmean(losses[-LAST:])
+        yield numbers[starts + torch.arange(LENGTH)]
 
 
-def table(found: dict[str, float]) -> str:
+def run(name: str, width: int, rule: str, seed: int) -> float:
+    """Train one model."""
+    numbers, vocabulary = text()
+    settings: dict[str, Any] = {**sizes(width, max(2, width // 32)), "vocab_size": vocabulary, "num_hidden_layers": 3}
+    settings |= {"max_position_embeddings": LENGTH, "dropout": 0.0, "attention_dropout": 0.0, **RULES[rule]}
+    model = zoo.build(name, "causal-lm", seed=seed, **settings)
+    return final_loss(model, batches(numbers, seed), STEPS[width], RATES[width], 0.99)
+
+
+def table(found: Mapping[str, float]) -> str:
     """Write the losses as Markdown: a row a kind of model, a column a width and rule."""
     columns = list(product(STEPS, RULES))
     lines = ["| |" + "".join(f" width {width}, {rule} |" for width, rule in columns), f"|---|{'---:|' * len(columns)}"]
@@ -90,17 +81,12 @@ def key(name: str, width: int, rule: str, seed: int) -> str:
 
 def main() -> None:
     """Run what is missing, then write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="write what is recorded, and run nothing")
-    only_table = parser.parse_args().table
-    found: dict[str, float] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    torch.set_num_threads(1)
-    runs = ((*run, seed) for run in product(STEPS, VARIANTS.values(), RULES) for seed in SEEDS[run[0]])
-    for width, name, rule, seed in () if only_table else runs:
-        called = key(name, width, rule, seed)
-        if called not in found:
-            found[called] = round(final_loss(name, width, rule, seed), 4)
-            write_file(RECORD, json.dumps(found, indent=1) + "\n")
+    runs = (
+        (name, width, rule, seed)
+        for width, name, rule in product(STEPS, VARIANTS.values(), RULES)
+        for seed in SEEDS[width]
+    )
+    found = run_missing(RECORD, __doc__, ((key(*one), partial(run, *one)) for one in runs))
     part = "python scripts/bench/initial_values.py"
     write_file(PAGE, replace_part(PAGE.read_text(encoding="utf-8"), part, table(found)))
 

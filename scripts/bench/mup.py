@@ -7,25 +7,23 @@ and is written into mup.json as soon as it is over, so that an interrupted comma
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
+from short_training import final_loss, run_missing, sizes
 from torch import Tensor
 
 import zoo
-from zoo.training.optimizers import scaled_groups
 
 RECORD = Path(__file__).with_suffix(".json")
 WIDTHS = (32, 64, 128)
 RATES = (2**-11, 2**-9, 2**-7, 2**-5, 2**-3)
 PARAMETRIZATIONS = ("standard", "mup")
-SYMBOLS, LENGTH, ROWS, STEPS, LAST = 32, 64, 8, 150, 20
+SYMBOLS, LENGTH, ROWS, STEPS = 32, 64, 8, 150
 SETTINGS: dict[str, Any] = {"vocab_size": SYMBOLS, "num_hidden_layers": 2, "head_dim": 16, "mup_base_width": WIDTHS[0]}
 SETTINGS["initializer_width"] = 1  # as recorded: 0.02 at every width
 
@@ -41,42 +39,13 @@ def batches(seed: int) -> Iterator[Tensor]:
         yield torch.stack(text, dim=1)
 
 
-def final_loss(parametrization: str, width: int, rate: float) -> float:
-    """Train one model with AdamW, the rate falling to zero in a straight line; the mean loss of the last steps."""
-    heads = width // SETTINGS["head_dim"]
-    sizes = {"hidden_size": width, "num_attention_heads": heads, "num_key_value_heads": heads}
-    settings = {**SETTINGS, **sizes, "intermediate_size": 2 * width, "parametrization": parametrization}
-    model = zoo.build("llama-style", "causal-lm", seed=0, **settings).train()
-    optimizer = torch.optim.AdamW(scaled_groups(model, [], rate, 0.0), betas=(0.9, 0.95))
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, STEPS)
-    losses = []
-    for _, ids in zip(range(STEPS), batches(1), strict=False):
-        loss = model(ids, labels=ids).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return fmean(losses[-LAST:])
+def run(parametrization: str, width: int, rate: float) -> float:
+    """Train one model."""
+    settings = {**SETTINGS, **sizes(width, width // SETTINGS["head_dim"]), "parametrization": parametrization}
+    return final_loss(zoo.build("llama-style", "causal-lm", seed=0, **settings), batches(1), STEPS, rate, 0.95)
 
 
-def main() -> None:
-    """Run what is missing, then print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="print what is recorded, and run nothing")
-    only_table = parser.parse_args().table
-    found: dict[str, float] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    torch.set_num_threads(1)
-    for run in () if only_table else product(PARAMETRIZATIONS, WIDTHS, RATES):
-        name = "{} {} {:g}".format(*run)
-        if name not in found:
-            found[name] = round(final_loss(*run), 4)
-            RECORD.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found))
-
-
-def table(found: dict[str, float]) -> str:
+def table(found: Mapping[str, float]) -> str:
     """Write losses, a width's best rate in bold, and what it costs to take the narrowest model's for the widest."""
     lines = ["| parametrization | width |" + "".join(f" {rate:g} |" for rate in RATES), "|---" * (2 + len(RATES)) + "|"]
     for parametrization, width in product(PARAMETRIZATIONS, WIDTHS):
@@ -91,4 +60,5 @@ def table(found: dict[str, float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    every = product(PARAMETRIZATIONS, WIDTHS, RATES)
+    print(table(run_missing(RECORD, __doc__, (("{} {} {:g}".format(*one), partial(run, *one)) for one in every))))

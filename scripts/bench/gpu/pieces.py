@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerated import AcceleratedWork
-from backends import backends
 from limits import bandwidth, peak, products
 from measuring import Machine, Peer, measure
 from shapes import GPU, TINY, Scale, bert_config, gpt2_config
@@ -72,11 +70,13 @@ def every_piece(settings: Settings) -> Iterator[Piece]:
     if settings.data is not None:
         yield Piece("nanoGPT's recipe", "training", partial(shakespeare, settings))
     dtype, compiler = torch.bfloat16, None if settings.tiny else "inductor"
-    work = Work(settings.scale, settings.device, dtype, compiler).workloads()
-    graphs = AcceleratedWork(settings.scale, settings.device, dtype, tiny=settings.tiny).workloads()
-    plain = Work(settings.scale, settings.device, dtype, None).workloads()  # graphs keep their padding
-    padded = [(f"{name}, not compiled", peers) for name, peers in plain if "padd" in name and "no padding" not in name]
-    for name, peers in (*work, *padded, *graphs, *backends(settings.scale, settings.device, dtype)):
+    work, plain = (Work(settings.scale, settings.device, dtype, one) for one in (compiler, None))
+    padded = [  # which compiled models keep
+        (f"{name}, not compiled", peers)
+        for name, peers in plain.workloads()
+        if "padd" in name and "no padding" not in name
+    ]
+    for name, peers in (*work.workloads(), *padded, *work.graphs(), *work.backends()):
         yield Piece(name, "speed", partial(speed, settings, name, peers))
 
 

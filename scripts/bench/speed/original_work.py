@@ -128,45 +128,42 @@ class OriginalWork:
             peer("zoo", OURS, ours, our_loss, fused=True),
         ]
 
+    def padded_pairs(self, sizes: Sizes) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Lengths of sources, targets with 0 for padding, and the inputs of a training step of ours."""
+        lengths, places = self.lengths(sizes, 2), torch.arange(sizes.length, device=self.device)
+        source_mask, target_mask = (places < each[:, None] for each in (lengths, self.lengths(sizes, 3)))
+        target = self.ids(sizes, 1) * target_mask
+        shifted = target.roll(1, dims=1)
+        shifted[:, 0] = START
+        inputs = {"input_ids": self.ids(sizes, 0) * source_mask, "attention_mask": source_mask.long()}
+        # Positions after a sequence's last token are neither learnt nor read.
+        inputs |= {"decoder_input_ids": shifted * target_mask, "decoder_attention_mask": target_mask.long()}
+        return lengths, target, {**inputs, "labels": target.masked_fill(~target_mask, -100), "skip_logits": True}
+
     def vanilla(self, sizes: Sizes, dropout: float) -> list[Peer]:
         """A step on padded pairs."""
         theirs = Vanilla(sizes.vocabulary, sizes.model, sizes.length + 1, dropout).to(self.device)
         ours = zoo.convert(theirs, quirks=HARMLESS, decoder_start_token_id=START)
-        source, target = self.ids(sizes, 0), self.ids(sizes, 1)
-        places = torch.arange(sizes.length, device=self.device)
-        source_mask, target_mask = (places < self.lengths(sizes, seed)[:, None] for seed in (2, 3))
-        source, target = source * source_mask, target * target_mask
-        shifted = target.roll(1, dims=1)
-        shifted[:, 0] = START
-        # Positions after a sequence's last token are neither learnt nor read.
-        shifted = shifted * target_mask
-        labels = target.masked_fill(~target_mask, -100)
+        _, target, inputs = self.padded_pairs(sizes)
 
         def their_loss() -> Tensor:
-            return F.cross_entropy(theirs(source, shifted).flatten(0, 1), target.flatten(), ignore_index=0)
+            logits = theirs(inputs["input_ids"], inputs["decoder_input_ids"])
+            return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=0)
 
-        inputs = {"input_ids": source, "attention_mask": source_mask.long(), "labels": labels, "skip_logits": True}
-        inputs |= {"decoder_input_ids": shifted, "decoder_attention_mask": target_mask.long()}
         return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss, dropout)
 
     def d2l(self, sizes: Sizes, dropout: float) -> list[Peer]:
         """A step on padded pairs."""
         theirs = D2L(sizes.vocabulary, sizes.model, dropout).to(self.device)
         ours = zoo.convert(theirs, quirks=(), decoder_start_token_id=START, pad_token_id=0)
-        source, target = self.ids(sizes, 0), self.ids(sizes, 1)
-        lengths, target_lengths = self.lengths(sizes, 2), self.lengths(sizes, 3)
-        places = torch.arange(sizes.length, device=self.device)
-        source_mask, target_mask = places < lengths[:, None], places < target_lengths[:, None]
-        shifted = target.roll(1, dims=1)
-        shifted[:, 0] = START
-        labels = target.masked_fill(~target_mask, -100)
+        lengths, target, inputs = self.padded_pairs(sizes)
+        mask = inputs["decoder_attention_mask"]
 
         def their_loss() -> Tensor:
-            losses = F.cross_entropy(theirs(source, shifted, lengths).permute(0, 2, 1), target, reduction="none")
-            return (losses * target_mask).sum() / target_mask.sum()
+            logits = theirs(inputs["input_ids"], inputs["decoder_input_ids"], lengths)
+            losses = F.cross_entropy(logits.permute(0, 2, 1), target, reduction="none")
+            return (losses * mask).sum() / mask.sum()
 
-        inputs = {"input_ids": source, "attention_mask": source_mask.long(), "labels": labels, "skip_logits": True}
-        inputs |= {"decoder_input_ids": shifted, "decoder_attention_mask": target_mask.long()}
         return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss, dropout)
 
     def nlpt(self, sizes: Sizes, dropout: float) -> list[Peer]:

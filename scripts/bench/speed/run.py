@@ -31,7 +31,6 @@ from pathlib import Path
 
 import torch
 import transformers
-from accelerated import AcceleratedWork
 from limits import bandwidth, peak, products
 from measuring import Machine, Peer, clock_of, measure, name_of
 from original_work import OriginalWork
@@ -89,9 +88,10 @@ def workloads_of(arguments: argparse.Namespace, device: torch.device) -> Iterato
         return
     dtype = getattr(torch, arguments.dtype)
     backend = None if not arguments.compile else "eager" if arguments.tiny else "inductor"
-    yield from Work(scale, device, dtype, backend).workloads()
+    work = Work(scale, device, dtype, backend)
+    yield from work.workloads()
     if on_gpu:
-        yield from AcceleratedWork(scale, device, dtype, tiny=arguments.tiny).workloads()
+        yield from work.graphs()
 
 
 def main() -> None:

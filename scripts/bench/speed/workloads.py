@@ -13,19 +13,26 @@ from limits import bytes_a_token
 from measuring import OURS, Peer, of_first_texts, record_steps
 from others import eager, in_engines, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
-from shapes import SMALL, USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
+from shapes import SMALL, TINY, USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
 from torch import Tensor, nn
 from transformers import (
     BertForSequenceClassification,
     BertModel,
+    CompileConfig,
     GPT2LMHeadModel,
     MarianMTModel,
     PreTrainedModel,
 )
 
 import zoo
+from zoo.base.errors import UnsupportedBackendError
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
+
+BIASED = ("llama-style", "alibi-decoder", "gemma2-style")
+"""Without a bias on the scores, with one, and with soft-capping and windows."""
+
+BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_attention_3")
 
 
 class Work:
@@ -59,6 +66,16 @@ class Work:
         yield f"seq2seq training step of 1.2 M parameters, padded pairs{words}", partial(small.seq2seq, USUAL_DROPOUT)
         yield "translation, greedy, batch 8", partial(self.translation, 1)
         yield "translation, beam 4, batch 8", partial(self.translation, 4)
+
+    def graphs(self) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
+        """Workloads that an accelerator alone gains by: a decode step that is recorded once and replayed."""
+        for rows in (1, 8):
+            yield f"generation, static cache and graphs, batch {rows}", partial(self.static_generation, rows)
+
+    def backends(self) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
+        """Workloads that compare back ends of attention: the same model with the same weights on each."""
+        for name in BIASED:
+            yield f"back ends, {name} training step", partial(self.training_by_backend, name)
 
     def ready(self, model: nn.Module, train: bool = False) -> Any:
         """Put a model where the work is done."""
@@ -210,6 +227,56 @@ class Work:
             "attention_mask": self.mask(8, self.scale.lengths[2], 0.7),
         }
         return self.generators("MarianMTModel", theirs, num_beams, ("ctranslate2", "openvino"), **inputs)
+
+    def static_generation(self, rows: int) -> list[Peer]:
+        """Greedy continuation, with a growing and with a static cache; tiny steps are traced only."""
+        theirs = GPT2LMHeadModel(gpt2_config(self.scale)).to(self.device, self.dtype).eval()
+        ours, ids = zoo.convert(theirs), self.ids(rows, max(2, self.scale.lengths[1] // 8))
+        compiled = CompileConfig(mode="reduce-overhead", fullgraph=True, dynamic=False)
+        if self.scale is TINY:
+            compiled = CompileConfig(backend="eager", mode="default", fullgraph=True, dynamic=False)
+            compiled._compile_all_devices = True
+        static = {"cache_implementation": "static", "compile_config": compiled}
+        given: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "do_sample": False}
+        given["max_new_tokens"] = self.scale.new_tokens
+
+        def peer(name: str, kind: str, model: Any, **options: Any) -> Peer:
+            model.generation_config.eos_token_id = None  # no model stops early
+            run = partial(model.generate, ids, **given, **options)
+            # In bfloat16 one close decision may fall otherwise, and all that follows.
+            return Peer(name, run, kind, run if self.dtype == torch.float32 else None, flops=0)
+
+        return [
+            peer("GPT2LMHeadModel, dynamic cache", "stock", theirs),
+            peer("GPT2LMHeadModel, static cache", "other", theirs, **static),
+            peer("zoo, dynamic cache", "other", ours),
+            peer("zoo, static cache", OURS, ours, **static),
+        ]
+
+    def training_by_backend(self, name: str) -> list[Peer]:
+        """A forward and backward pass on each back end that is installed and that the variant can run on."""
+        scale, found = self.scale, list[Peer]()
+        sizes = {"hidden_size": scale.width, "num_hidden_layers": scale.decoder_layers, "vocab_size": scale.vocabulary}
+        sizes |= dict.fromkeys(("num_attention_heads", "num_key_value_heads"), scale.heads)
+        settings: dict[str, Any] = {**sizes, "intermediate_size": 4 * scale.width, "seed": 0}
+        settings |= {"attention_dropout": 0.0, "dropout": 0.0}
+        ids = self.ids(scale.rows[1], scale.lengths[1])
+
+        def step(model: Any) -> None:
+            with torch.autocast(self.device.type, dtype=self.dtype):
+                loss = model(input_ids=ids, labels=ids, skip_logits=True).loss
+            loss.backward()
+            model.zero_grad()
+
+        for backend in BACKENDS:
+            if backend == "flex_attention" and self.device.type == "cpu":
+                continue  # which has no backward pass there
+            try:
+                model = zoo.build(name, attn_implementation=backend, **settings).to(self.device).train()
+            except (ImportError, UnsupportedBackendError, ValueError):
+                continue  # what is not installed, or cannot do what the variant needs, has no row
+            found.append(Peer(backend, partial(step, model), OURS if found else "stock"))
+        return found
 
     def generators(
         self, name: str, theirs: nn.Module, num_beams: int, engines: tuple[str, ...], **inputs: Tensor
