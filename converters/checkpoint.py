@@ -20,6 +20,7 @@ from transformers.utils import CONFIG_NAME
 
 from zoo.base.errors import enumerate_names, first_line
 from zoo.building.loading import other_content
+from zoo.models.wrapped import WRAPPERS
 
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
 
@@ -27,8 +28,6 @@ Source = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]  # Sources of
 
 NESTED = ("state_dict", "model_state_dict", "model")
 """Entries of the state_dict in checkpoints of training scripts, next to an optimizer's."""
-
-WRAPPERS = ("module.", "_orig_mod.")  # Prefixes that DataParallel and torch.compile put before every key
 
 
 @dataclass(frozen=True)
@@ -71,15 +70,6 @@ def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     while prefix := next((one for one in WRAPPERS if found and all(key.startswith(one) for key in found)), None):
         found = {key.removeprefix(prefix): value for key, value in found.items()}
     return found
-
-
-def unwrapped_module(module: nn.Module) -> nn.Module:
-    """Take a module out of DataParallel and torch.compile."""
-    while inner := next(
-        (module.get_submodule(name[:-1]) for name in WRAPPERS if [*module._modules] == [name[:-1]]), None
-    ):
-        module = inner
-    return module
 
 
 def read_file(path: Path) -> dict[str, Tensor]:

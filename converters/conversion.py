@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME
 
@@ -19,10 +19,10 @@ from zoo.building.builder import config as build_config
 from zoo.building.quantizing import Int8Model
 from zoo.fast.int8 import refuse
 from zoo.models import ZooPreTrainedModel
-from zoo.models.adapters import refuse_adapters
+from zoo.models.wrapped import plain_model, zoo_model
 from zoo.registry import VARIANTS
 
-from .checkpoint import Checkpoint, Source, unwrapped_module
+from .checkpoint import Checkpoint, Source
 from .converter import CONVERTERS
 from .errors import ConversionError, NotConvertibleError, UnknownConverterError, UnknownFormatError
 from .key_map import KeyMap
@@ -164,9 +164,9 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
             all of them.
         UnknownOverrideError: When transformers' own class is given a hint other than `task`.
     """
-    refuse_adapters(source, ConversionError)
-    if isinstance(source, nn.Module):
-        source = unwrapped_module(source)
+    source = plain_model(source, ConversionError)
+    if origin is not None and origin not in NATIVE and origin not in CONVERTERS:
+        raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
     if is_native(source, origin) and not is_weights_alone(source):
         if prefix:
             raise ConversionError(f"prefix={prefix!r} was given; transformers' own classes are converted whole")
@@ -178,8 +178,6 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
     checkpoint = Checkpoint.of(source)
     if origin is not None and origin in NATIVE:
         raise without_configuration(checkpoint.name, [origin])
-    if origin is not None and origin not in CONVERTERS:
-        raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
     checkpoint, name = find_format(below(checkpoint, prefix) if prefix else checkpoint, origin)
     plan = CONVERTERS.get(name).plan(checkpoint, **hints)
     with torch.device("meta"):
@@ -221,7 +219,7 @@ def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[s
     Raises:
         NotConvertibleError: When the other implementation computes something else; the message names it.
     """
-    refuse_adapters(model)
+    model = zoo_model(model)
     if origin is None:
         variants = {CONVERTERS.get(name).variant: name for name in CONVERTERS if CONVERTERS.get(name).variant}
         origin = variants.get(model.config.variant)

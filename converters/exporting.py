@@ -12,7 +12,7 @@ from zoo.base.manifest import MANIFEST_FILE
 from zoo.building.quantizing import Int8Model
 from zoo.fast.int8 import refuse
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
-from zoo.models.adapters import refuse_adapters
+from zoo.models.wrapped import zoo_model
 
 from .errors import ExportError
 from .model_card import write_card
@@ -93,10 +93,10 @@ def export(
     check_dtype(named, dtype)
     check_page(named, page)
     source: Path | None = None
-    refuse_adapters(model, ExportError)
-    if not isinstance(model, ZooPreTrainedModel):
+    if isinstance(model, (str, Path)):
         source = folder_of(model)
         model = open_folder(source)
+    model = zoo_model(model, ExportError)
     if isinstance(model, Int8Model):
         refuse("be exported")
     left_out: tuple[str, ...] = ()

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-import torch
 from click.testing import CliRunner
+from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
 
 import zoo
 from zoo.building.builder import count_parameters
@@ -66,6 +66,14 @@ def test_checkpoints_and_the_command(tmp_path):
     assert CliRunner().invoke(cli, ["summary", "marian-stile"]).exit_code == 2
 
 
-def test_a_wrapped_model_is_no_name():
-    with pytest.raises(TypeError, match="not DataParallel"):
-        summary(torch.nn.DataParallel(zoo.build("gpt2-style@tiny", vocab_size=20)))
+@pytest.mark.parametrize(
+    "native",
+    [
+        GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=50, n_positions=32)),
+        GPT2Model(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=50, n_positions=32)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_decoders_of_transformers_have_shapes(native):
+    rows = {row.path: row for row in summary(native, batch_size=2, seq_len=9).rows}
+    assert rows["transformer" if "transformer" in dict(native.named_children()) else "wte"].output_shape == (2, 9, 16)

@@ -2,15 +2,17 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, over, single, tiny
 
 import zoo
-from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.base.errors import CheckpointError, ConfigError, InputError, UnsupportedOperationError
 from zoo.converters import convert_back
 from zoo.converters.errors import ConversionError, ExportError
+from zoo.inside import summary
 from zoo.models import learning_rate_factors
 
 peft = pytest.importorskip("peft")
@@ -120,6 +122,28 @@ def test_only_a_merged_model_is_exported(tmp_path: Path):
             zoo.convert(adapted)
     zoo.export(model.merge_and_unload(), tmp_path / "out", "gpt2")
     torch.testing.assert_close(tiny(pair).run(zoo.convert(tmp_path / "out").double().eval()), expected)
+
+
+def test_a_model_with_adapters_is_evaluated_with_them(tmp_path: Path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the cat sat on the mat\nthe dog ran to the park\n" * 20, encoding="utf-8")
+    zoo.train("gpt2-style@tiny", "language-modeling", data=texts, max_steps=1, output_dir=tmp_path / "model")
+    given: dict[str, Any] = {"data": texts, "tokenizer": tmp_path / "model"}
+    config = peft.LoraConfig(target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    torch.manual_seed(0)
+    model = peft.get_peft_model(zoo.load(tmp_path / "model"), config)
+    loss = zoo.evaluate(model, "language-modeling", **given).loss
+    assert summary(model).total == model.get_base_model().num_parameters()
+    with pytest.raises(InputError, match=r"PeftModel was given; .*model.add_adapter\(config\)"):
+        zoo.train(model, "language-modeling", max_steps=1, **given)
+    written = zoo.generate(model, "the cat", tokenizer=tmp_path / "model", max_new_tokens=4)[0].text
+    merged = model.merge_and_unload()
+    assert zoo.evaluate(merged, "language-modeling", **given).loss == pytest.approx(loss, rel=1e-5)
+    assert zoo.evaluate(tmp_path / "model", "language-modeling", data=texts).loss != pytest.approx(loss, rel=1e-3)
+    assert zoo.generate(merged, "the cat", tokenizer=tmp_path / "model", max_new_tokens=4)[0].text == written
+    prompted = peft.get_peft_model(merged, peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3))
+    with pytest.raises(UnsupportedOperationError, match=r"learned prompt \(PROMPT_TUNING\)"):
+        zoo.evaluate(prompted, "language-modeling", **given)
 
 
 def test_a_folder_with_an_adapter_next_to_weights_is_refused(tmp_path: Path):

@@ -1,7 +1,6 @@
 """Names of weights: found, listed, registered, taken by other things, misspelt, and on the command line."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,12 +138,3 @@ def test_verbs_take_names_where_they_take_folders(tmp_path: Path) -> None:
     assert "would push" in run("push", "vanilla.en-pt", "org/name", "--dry-run").lower()
     run("attention", "vanilla.en-pt", "--source", "The water is cold.", "-o", str(tmp_path / "attention"))
     run("export", "vanilla.language", "--plan")
-
-
-@pytest.mark.parametrize("take", [zoo.load, zoo.eject, lambda one: zoo.export(one, "out")])
-def test_what_is_no_place_of_a_model_is_refused(
-    take: Callable[[object], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not OptimizedModule"):
-        take(torch.compile(zoo.build("gpt2-style@tiny")))

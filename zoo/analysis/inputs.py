@@ -7,6 +7,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 
+def is_causal(model: PreTrainedModel) -> bool:
+    """Whether a model is a decoder; several configurations of transformers' decoders have no `is_decoder`."""
+    return bool(getattr(model.config, "is_decoder", model.can_generate()))
+
+
 def inputs_of(model: PreTrainedModel, ids: Tensor, decoder_ids: Tensor | None = None) -> dict[str, Tensor]:
     """Ids, (batch_size, seq_len), as what a model reads, or features without a vocabulary."""
     sides = {"": ids}

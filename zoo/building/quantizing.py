@@ -13,11 +13,11 @@ from zoo.base.errors import InputError
 from zoo.fast.int8 import MANY, Int8Linear, refuse
 from zoo.fast.modules import kinds_of
 from zoo.models import ZooPreTrainedModel
-from zoo.models.adapters import refuse_adapters
 from zoo.models.attention import Attention
 from zoo.models.borrowing import borrowed_by
 from zoo.models.layers import GatedFeedForward
 from zoo.models.stack import ZooEncoder, ZooStack
+from zoo.models.wrapped import zoo_model
 
 Model = TypeVar("Model", bound=ZooPreTrainedModel)
 
@@ -44,11 +44,7 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
         InputError: When the model is not one of the zoo's, or not on the CPU.
         UnsupportedBackendError: When this build of PyTorch has no library for int8 products.
     """
-    refuse_adapters(model)
-    if not isinstance(model, ZooPreTrainedModel):
-        raise InputError(
-            f"a {type(model).__name__} was given; models of the zoo can be quantised, zoo.convert makes one"
-        )
+    model = zoo_model(model)
     if isinstance(model, Int8Model):
         return model
     if model.device.type != "cpu":

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import CheckpointError
+from zoo.base.errors import CheckpointError, InputError
 from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
 
 from .addresses import MAIN, Address, parse_address
@@ -372,9 +372,13 @@ def as_folder(
 
             yield locate(model), workshop
             return
-        from zoo.models.adapters import refuse_adapters
+        from transformers import PreTrainedModel
 
-        refuse_adapters(model)
+        from zoo.models.wrapped import plain_model
+
+        model = plain_model(model)
+        if not isinstance(model, PreTrainedModel):
+            raise InputError(f"a {type(model).__name__} was given; give a model, or the folder of one")
         folder = workshop / "checkpoint"
         model.save_pretrained(folder, max_shard_size=max_shard_size)
         if tokenizer is not None:

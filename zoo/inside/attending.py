@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from zoo.analysis.inputs import is_causal
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.base.printed import Page, Part, Printed
 from zoo.models.stack import stacks_of
@@ -141,7 +142,7 @@ def attention(
     """
     name = type(model).__name__ if isinstance(model, PreTrainedModel) else shown_name(str(model))
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
-    if target is not None and not (loaded.config.is_encoder_decoder or loaded.config.is_decoder):
+    if target is not None and not (loaded.config.is_encoder_decoder or is_causal(loaded)):
         raise ConfigError(f"a target was given, but a {type(loaded).__name__} only reads; leave it out")
     inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])
     weights = attention_weights(loaded, inputs)
@@ -181,5 +182,5 @@ def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, Tenso
             "cross": outputs.cross_attentions,
         }
     else:
-        found = {"decoder" if model.config.is_decoder else "encoder": outputs.attentions}
+        found = {"decoder" if is_causal(model) else "encoder": outputs.attentions}
     return {kind: torch.stack(layers) for kind, layers in found.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from zoo.building.weights import is_saved, locate
 from zoo.converters.errors import require
 from zoo.fast.switches import fast_paths
 from zoo.models.borrowing import borrowed_by
+from zoo.models.wrapped import running_model
 from zoo.training.generation.generating import position_limit
 
 Shape = tuple[int, ...]
@@ -138,8 +140,12 @@ def summary(
         ZooError: When the variant or the checkpoint does not exist.
         MissingExtraError: When torchinfo is not installed.
     """
-    name = type(model).__name__ if isinstance(model, PreTrainedModel) else os.fspath(model)
-    built = model if isinstance(model, PreTrainedModel) else unallocated(name, task)
+    if isinstance(model, (str, Path)):
+        name = os.fspath(model)
+        built = unallocated(name, task)
+    else:
+        built = running_model(model)
+        name = type(built).__name__
     limit = position_limit(built)
     shapes = shapes_of(built, batch_size, seq_len if limit is None else min(seq_len, limit))
     modules = {path: module for path, module in built.named_modules() if path}
@@ -180,7 +186,7 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
         hollow = without_values(model)
         hollow.set_experts_implementation("batched_mm")  # grouped products have shapes in bfloat16 alone
         inputs: dict[str, Any] = inputs_of(model, torch.zeros(batch_size, seq_len, dtype=torch.long))
-        if model.config.is_encoder_decoder or model.config.is_decoder:
+        if "use_cache" in inspect.signature(model.forward).parameters:
             inputs["use_cache"] = False  # it would be a part of the output, without a shape
         run = torchinfo.summary(hollow, input_data=inputs, depth=99, verbose=0, cache_forward_pass=False)
     paths = {id(module): path for path, module in hollow.named_modules()}

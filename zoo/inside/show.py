@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.analysis.drawing import Drawing, draw
 from zoo.analysis.own_settings import own_settings
-from zoo.base.errors import InputError
 from zoo.base.printed import Part, Printed, Title
 from zoo.building.dispatch import load
 from zoo.building.weights import is_saved
@@ -18,6 +18,7 @@ from zoo.hub import is_address
 from zoo.models import ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.parts import deviations_of_parts
+from zoo.models.wrapped import zoo_model
 from zoo.registry import Card, Facts, describe
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Portrait(Printed):
         yield from self.drawing.shown()
 
 
-def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | None = None) -> Portrait:
+def show(model: VariantName | str | Path | ZooPreTrainedModel, task: TaskName | str | None = None) -> Portrait:
     """Show what a variant or a model is, with a drawing of its blocks: a picture in a notebook, text by `print`.
 
     Args:
@@ -49,19 +50,14 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
         InputError: When a model is not one of the zoo.
         ZooError: When a name, task, quirk or field is unknown, or the checkpoint does not exist.
     """
-    if isinstance(model, str) and (is_saved(model) or is_address(model)):
+    if isinstance(model, Path) or (isinstance(model, str) and (is_saved(model) or is_address(model))):
         model = load(model, task)
     if isinstance(model, str):
         return Portrait(describe(model), draw(model, task))
-    refuse_foreign(model)
+    model = zoo_model(model)
     own_task = task_of(model)
     name, own = own_settings(model.config, own_task)
     card = describe(name)
     facts = Facts(model.num_parameters(), limits_of(model.config), deviations_of_parts(vars(model.config)))
     card = dataclasses.replace(card, settings={**card.settings, **own}, known=facts)
     return Portrait(card, draw(name, own_task, sizes="fixed", **own))
-
-
-def refuse_foreign(model: object) -> None:
-    if not isinstance(model, ZooPreTrainedModel):
-        raise InputError(f"a {type(model).__name__} was given; give a model of the zoo, or a variant's name")

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from zoo.analysis.inputs import is_causal
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 from zoo.training.generation.generating import end_somewhere, generation_config
@@ -44,8 +45,8 @@ def inputs_of(
 ) -> Inputs:
     """Turn texts into what a model reads; targets are by default what the model writes."""
     source = tokenizers.source
-    encoded = [encode(source, text, end=not model.config.is_decoder) for text in sources]
-    if model.config.is_decoder and targets is not None:
+    encoded = [encode(source, text, end=not is_causal(model)) for text in sources]
+    if is_causal(model) and targets is not None:
         following = to_ids(source, targets, add_special_tokens=False)  # no beginning in the middle
         encoded = [[*ids, *more] for ids, more in zip(encoded, following, strict=True)]
     input_ids, mask = padded(encoded, model.config.pad_token_id, model.device)
@@ -53,7 +54,7 @@ def inputs_of(
     read = tuple(readable(source, ids) for ids in encoded)
     if not model.config.is_encoder_decoder:
         labels = torch.nn.functional.pad(input_ids.masked_fill(~mask, -100), (0, 1), value=-100)[:, 1:]
-        side = "decoder" if model.config.is_decoder else "encoder"
+        side = "decoder" if is_causal(model) else "encoder"
         return Inputs(arguments, {side: mask}, {side: read}, labels, ("",) * len(sources))
     target = tokenizers.target
     if targets is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import UnsupportedOperationError, ZooError
+from zoo.base.errors import UnsupportedOperationError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,15 +62,6 @@ def register_adapters() -> None:
     setattr(BaseTuner, "_check_merge_allowed", check_merge_and_untie)  # noqa: B010
     setattr(LNTuningModel, "_create_and_replace", replace_norm_with_weights)  # noqa: B010
     setattr(LNTuningModel, "_mark_only_adapters_as_trainable", mark_some_trainable)  # noqa: B010
-
-
-def refuse_adapters(model: object, error: type[ZooError] = UnsupportedOperationError) -> None:
-    """Refuse a model of PEFT, and one that has adapters, where a model's own weights are needed."""
-    if hasattr(model, "peft_config"):
-        raise error(
-            "a model with adapters was given; merge them first: PEFT's model.merge_and_unload() returns it (an adapter "
-            "that was saved by itself has that method as PeftModel.from_pretrained(model, folder))"
-        )
 
 
 def untie_adapted(model: nn.Module) -> None:

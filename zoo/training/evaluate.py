@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, DataError, ZooError, ZooWarning
@@ -151,7 +152,7 @@ def evaluate(
     """
     if data is not None and heldout is not None:
         raise ConfigError("data and heldout are both given, and one of them is evaluated on; give one")
-    folder = None if isinstance(model, PreTrainedModel) else locate(model)
+    folder = None if isinstance(model, nn.Module) else locate(model)
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)

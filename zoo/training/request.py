@@ -12,12 +12,13 @@ from typing import Any
 
 from transformers import PreTrainedModel, TrainerCallback
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, InputError
 from zoo.base.files import expanded
 from zoo.base.folders import check_output, held_alone, scratch_folder
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataSource, Splits, Tokenizers
 from zoo.data.tasks.tables import Column
+from zoo.models.wrapped import unwrapped
 
 from .arguments import ZooTrainingArguments, check_idle, training_arguments
 from .checkpoints import clear_checkpoints
@@ -58,6 +59,7 @@ class TrainingRequest:
     def __post_init__(self) -> None:
         if self.output_dir is not None:
             object.__setattr__(self, "output_dir", expanded(self.output_dir))
+        object.__setattr__(self, "model", unwrapped(self.model))
 
     @cached_property
     def chosen(self) -> Recipe:
@@ -116,6 +118,11 @@ class TrainingRequest:
         if isinstance(self.model, str):
             task.check_variant(self.model)
             self.chosen.check_name(self.model)
+        elif not isinstance(self.model, PreTrainedModel):
+            adapted = (
+                "; train an adapter as model.add_adapter(config) makes it" if hasattr(self.model, "peft_config") else ""
+            )
+            raise InputError(f"a {type(self.model).__name__} was given; give a variant's name, or a model{adapted}")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from zoo.building.fingerprints import fingerprint
 from zoo.building.loading import task_of_class
 from zoo.building.weights import is_saved
 from zoo.models import ZooPreTrainedModel
-from zoo.models.adapters import refuse_adapters
+from zoo.models.wrapped import zoo_model
 from zoo.registry import VARIANTS, describe, parse_name
 
 from ..diff import resolve_both
@@ -100,9 +100,9 @@ def eject(
     place = None if output is None else Path(output)
     if place is not None and place.exists() and not force:
         raise OutputExistsError(f"{str(place)!r} exists; give another file, or force=True (--force) to replace it")
-    refuse_adapters(model)
-    built, is_new = (model, False) if isinstance(model, ZooPreTrainedModel) else opened(model, task)
-    name = type(built).__name__ if isinstance(model, ZooPreTrainedModel) else str(model)
+    is_named = isinstance(model, (str, Path))
+    built, is_new = opened(model, task) if is_named else (zoo_model(model), False)
+    name = str(model) if is_named else type(built).__name__
     of_task = task_of_class(type(built))
     text = text_of(built.config, of_task, name)
     with tempfile.TemporaryDirectory() as folder:

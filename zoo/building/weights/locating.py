@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import CheckpointError, UnwritableError
+from zoo.base.errors import CheckpointError, InputError, UnwritableError
 from zoo.base.files import check_writable
 from zoo.base.formats import DISTRIBUTION, zoo_version
 from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
@@ -23,7 +23,7 @@ FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
 
 def is_saved(name: str) -> bool:
     """Whether a name is that of weights or a folder; the name of a variant is not, as ./vanilla names a folder."""
-    return name not in VARIANTS and (is_weights_name(name) or os.path.isdir(name))
+    return isinstance(name, str) and name not in VARIANTS and (is_weights_name(name) or os.path.isdir(name))
 
 
 def locate(source: str | os.PathLike[str], **options: Any) -> Path:
@@ -39,12 +39,15 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
     Raises:
         UnknownWeightsError: When the weights that the source names are unknown.
         CheckpointError: When a file of them is missing or damaged, or a variant is named, which has no weights itself.
+        InputError: When the source is no path.
         HubError: When a repository cannot be had.
     """
     from zoo.hub.addresses import is_repository
 
-    if not isinstance(source, str) or Path(source).exists():
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and Path(source).exists()):
         return Path(source)
+    if not isinstance(source, str):
+        raise InputError(f"a {type(source).__name__} was given; give a model's folder, name of weights, or repository")
     if is_repository(source):
         from zoo.hub import pull
 
@@ -52,10 +55,14 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
     if is_weights_name(source) and Path(source).suffix.lower() not in FILE_ENDINGS:
         return locate_weights(find_weights(source), **options)
     if source in VARIANTS:
-        trained = list_weights(f"{VARIANTS.canonical(source)}.*")
-        named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
-        raise CheckpointError(f"{source!r} is a variant, without weights, and no such folder is here; {named}")
+        raise variant_without_weights(source)
     return Path(source)
+
+
+def variant_without_weights(name: str) -> CheckpointError:
+    trained = list_weights(f"{VARIANTS.canonical(name)}.*")
+    named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
+    return CheckpointError(f"{name!r} is a variant, without weights, and no such folder is here; {named}")
 
 
 def locate_weights(weights: Weights, **options: Any) -> Path:

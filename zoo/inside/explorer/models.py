@@ -10,8 +10,8 @@ from functools import lru_cache
 from zoo.base.errors import InputError
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
-from zoo.inside.show import refuse_foreign
 from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models.wrapped import zoo_model
 from zoo.registry import VARIANTS, find_weights, list_weights
 from zoo.training.generation import load_checkpoint
 
@@ -37,8 +37,7 @@ def shipped_models() -> list[str]:
 def explored(name: str) -> Explored:
     """Load a model on the CPU, once."""
     model, tokenizers = load_checkpoint(name, device="cpu", engine="torch")
-    refuse_foreign(model)
-    return Explored(name, model, tokenizers)
+    return Explored(name, zoo_model(model), tokenizers)
 
 
 def with_quirks(one: Explored, quirks: tuple[str, ...]) -> Explored:

@@ -15,6 +15,7 @@ from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
 from zoo.data.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
+from zoo.models.wrapped import running_model
 
 from .engines import TORCH, TORCH_INT8, load_for
 
@@ -31,6 +32,7 @@ def load_checkpoint(
 ) -> tuple[PreTrainedModel, Tokenizers]:
     """Load a model of any form and its tokenizers, on the GPU if available; `task` chooses if there are two."""
     check_device(device)
+    folder: TokenizerSource
     if isinstance(model, (str, Path)):
         found = locate(model)
         loaded = load_for(found, engine)
@@ -40,14 +42,14 @@ def load_checkpoint(
         if isinstance(loaded, EngineModel) and torch.device(device or "cpu").type != "cpu":
             raise ConfigError(f"device={device} was given, and exports run on the CPU: leave it out")
         device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
-    elif engine not in (None, TORCH):
-        raise ConfigError(
-            f"engine={engine} was given with a {type(model).__name__}, which is loaded already: give the checkpoint"
-        )
-    elif tokenizer is None:
-        raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
     else:
-        loaded, folder = model, tokenizer
+        loaded = running_model(model)
+        kind = type(loaded).__name__
+        if engine not in (None, TORCH):
+            raise ConfigError(f"engine={engine} was given with a {kind}, which is loaded already: give the checkpoint")
+        if tokenizer is None:
+            raise ConfigError(f"a {kind} was given without a tokenizer; give tokenizer=, or the checkpoint")
+        folder = tokenizer
     tokenizers = read_tokenizers(folder, causal=not loaded.config.is_encoder_decoder)
     return (loaded.to(device) if device is not None else loaded).eval(), tokenizers
 
