@@ -11,13 +11,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.building.loading import load
 from zoo.building.weights import locate
-from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
 from zoo.data.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
 from zoo.models.wrapped import running_model
 
-from .engines import TORCH, TORCH_INT8, load_for
+from .engines import TORCH, TORCH_INT8, is_exported, load_for
 
 TokenizerSource: TypeAlias = str | Path | Tokenizers | PreTrainedTokenizerFast
 
@@ -35,12 +34,12 @@ def load_checkpoint(
     folder: TokenizerSource
     if isinstance(model, (str, Path)):
         found = locate(model)
+        if torch.device(device or "cpu").type != "cpu" and is_exported(found, engine):
+            raise ConfigError(f"device={device} was given, and exports run on the CPU: leave it out")
         loaded = load_for(found, engine)
         if task is not None and getattr(loaded.config, "masked_next_token", False) and task_of(loaded) != task:
             loaded = load(found, task=task)
         folder = tokenizer if tokenizer is not None else found
-        if isinstance(loaded, EngineModel) and torch.device(device or "cpu").type != "cpu":
-            raise ConfigError(f"device={device} was given, and exports run on the CPU: leave it out")
         device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
     else:
         loaded = running_model(model)

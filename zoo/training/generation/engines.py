@@ -92,6 +92,11 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
     return made_for[1].target.load(folder)
 
 
+def is_exported(folder: Path, engine: str | None) -> bool:
+    """Whether a folder is an export, or is exported for this engine."""
+    return isinstance(ENGINES.get(engine or TORCH), ExportEngine) or engine_of(folder) is not None
+
+
 def engine_of(folder: Path) -> tuple[str, ExportEngine] | None:
     if any(folder.glob("*.safetensors")):
         return None
