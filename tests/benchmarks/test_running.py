@@ -115,6 +115,7 @@ def test_recorded_verdicts_are_those_of_all_recorded_rows(tmp_path: Path) -> Non
 def test_a_seed_is_added_in_a_run_of_its_own(benchmark_: Benchmark, recorded, tmp_path: Path, monkeypatch) -> None:
     mine = replace(benchmark_, results=tmp_path / "mine.csv")
     mine.results.write_bytes(benchmark_.results.read_bytes())
+    monkeypatch.setitem(LAUNCHERS, "local", launch)
     folder, name = tmp_path / "out", "pre-norm:position=learned"
     rows = bench(mine, name, seeds=2, record=True, output_dir=folder, progress=False)
     added = [row for row in read_rows(mine.results) if row.seed == 1]

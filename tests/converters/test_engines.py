@@ -93,13 +93,16 @@ def test_graphs_refuse_packed_documents_and_embeddings(exported_decoder):
         loaded(input_ids=ids, inputs_embeds=torch.zeros(1, 5, 8))
 
 
+FEW_EXPERTS = "output_router_logits=True,num_experts=2,num_experts_per_tok=1"  # each is traced by itself
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task"),
     [
         ("gpt-bert-style@tiny", "masked-lm"),  # labels are those of the next tokens
-        ("mixtral-style@tiny:output_router_logits=True", "causal-lm"),  # router logits are in no graph
-        ("pre-norm@tiny:feed_forward=moe,output_router_logits=True", "seq2seq-lm"),
+        (f"mixtral-style@tiny:{FEW_EXPERTS}", "causal-lm"),  # router logits are in no graph
+        (f"pre-norm@tiny:feed_forward=moe,{FEW_EXPERTS}", "seq2seq-lm"),
     ],
 )
 def test_the_loss_of_a_graph_is_that_of_its_model(name, task, tmp_path):
@@ -123,13 +126,23 @@ def test_the_loss_of_a_graph_is_that_of_its_model(name, task, tmp_path):
             )
 
 
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A classifier with the folder of its graph, in which labels have no part."""
+    model = zoo.build("bert-style@tiny", "sequence-classification", vocab_size=20, num_labels=3, num_hidden_layers=1)
+    model.config.problem_type = "regression"
+    folder = tmp_path_factory.mktemp("classifier") / "out"
+    zoo.export(model, folder, "onnx", fresh_process=False)
+    return model, folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["regression", "multi_label_classification", "single_label_classification"])
-def test_the_loss_of_a_classifier_is_its_share_of_an_update_in_a_graph_too(kind, tmp_path):
-    model = zoo.build("bert-style@tiny", "sequence-classification", vocab_size=20, num_labels=3, seed=0)
-    model.config.problem_type = kind
-    zoo.export(model, tmp_path / "out", "onnx", fresh_process=False)
-    loaded, ids = TARGETS.get("onnx").open(tmp_path / "out"), torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
+def test_the_loss_of_a_classifier_is_its_share_of_an_update_in_a_graph_too(kind, classifier):
+    model, folder = classifier
+    loaded, ids = TARGETS.get("onnx").open(folder), torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
+    assert loaded.config.problem_type == "regression"
+    loaded.config.problem_type = model.config.problem_type = kind
     labels = torch.tensor([2, 0]) if kind.startswith("single") else torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
     for given in ({}, {"num_items_in_batch": torch.tensor(11)}):
         expected = model(ids, labels=labels, **given).loss
