@@ -221,34 +221,9 @@ def compare(
         ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
             comparison, before anything is trained.
     """
-    request = Request(
-        names=[names] if isinstance(names, str) else list(names),
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        settings=settings,
-        generation=generation,
-        arguments=TrainingOptions(**arguments),
-        seeds=seeds,
-        seed=seed,
-        decide=decide,
-        margin=margin,
-        score=score,
-        most_seeds=most_seeds,
-        budget=budget,
-        match=match,
-        match_by=match_by,
-        match_to=match_to,
-        sweep=sweep,
-        baseline=baseline,
-        jobs=jobs,
-        launcher=launcher,
-        launch_with=launch_with,
-        output_dir=output_dir,
-    )
+    given = {**locals(), "arguments": TrainingOptions(**arguments)}  # editors complete training options by this call
+    given["names"] = [names] if isinstance(names, str) else list(names)
+    request = Request(**{name: given[name] for name in options()})
     began = time.perf_counter()
     request.check()
     check_placing(launcher, jobs, launch_with or {})

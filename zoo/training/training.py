@@ -137,30 +137,8 @@ def train(
         ZooError: When a name is unknown, data cannot be used, or `output_dir` is in use, before anything is trained;
             or when the loss is no longer a number, or the disk is full.
     """
-    # By name, and not by locals(): editors follow `arguments` to complete training options.
-    request = TrainingRequest(
-        model=model,
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        init=init,
-        settings=settings,
-        generation=generation,
-        output_dir=output_dir,
-        force=force,
-        resume=resume,
-        push=push,
-        with_code=with_code,
-        seed=seed,
-        scored=scored,
-        callbacks=callbacks,
-        progress=progress,
-        tell=tell,
-        arguments=TrainingOptions(**arguments),
-    )
+    given = {**locals(), "arguments": TrainingOptions(**arguments)}  # editors complete training options by this call
+    request = TrainingRequest(**given)
     request.check()
     with places_taken(request):
         prepared = prepare(request)
