@@ -16,7 +16,7 @@ NEEDLESS = {
 
 OTHERS_WORK = {
     *("transformers.pipelines", "transformers.trainer", "transformers.training_args", "zoo.comparison"),
-    *("zoo.converters.native", "zoo.converters.onnx", "zoo.converters.openvino", "zoo.hub.client", "zoo.hub.listing"),
+    *("zoo.converters.native", "zoo.converters.onnx", "zoo.converters.openvino", "zoo.hub.client"),
     *("zoo.hub.pulling", "zoo.hub.pushing", "zoo.inside", "zoo.data.tasks", "zoo.training.training"),
 }
 

@@ -22,7 +22,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .listing import HubModel, list_hub
+    from .client import HubModel, list_hub
     from .pulling import pull
     from .pushing import PushReport, push
     from .retries import RetryPolicy

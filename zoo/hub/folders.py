@@ -15,7 +15,7 @@ from typing import Any
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 from safetensors import SafetensorError, safe_open
 
-from zoo.base.errors import CheckpointError, enumerate_names
+from zoo.base.errors import CheckpointError, enumerate_names, raised_as
 from zoo.base.files import files_in_index, read_json
 from zoo.base.folders import EVALUATIONS_FILE, RESULT_FILE
 
@@ -183,18 +183,15 @@ def _code_of(folder: Path) -> set[str]:
         return set()
     from transformers.dynamic_module_utils import get_relative_import_files
 
-    try:
+    unreadable = f"the code that {folder / CONFIG} names cannot be read"
+    with raised_as(CheckpointError, lambda error: f"{unreadable}: {error}", OSError, ValueError):
         imported = [Path(file) for entry in present for file in get_relative_import_files(entry)]
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"the code that {folder / CONFIG} names cannot be read: {error}") from error
     return {file.name for file in (*present, *imported) if file.parent == folder}
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    try:
+    with raised_as(CheckpointError, lambda error: f"{file} cannot be read as JSON: {error}", ValueError, OSError):
         content = read_json(file)
-    except (ValueError, OSError) as error:
-        raise CheckpointError(f"{file} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{file} holds {type(content).__name__}, not an object")
     return content

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.base.errors import ConfigError, ZooWarning, enumerate_names
-from zoo.base.files import expanded, leaves_its_folder
+from zoo.base.files import expanded, leaves_its_folder, write_file
 from zoo.base.formats import installed_version
 
 from .addresses import COMMIT, Address, parse_address
@@ -124,10 +123,7 @@ def mark_finished(snapshot: Path, revision: str) -> None:
     reference, commit = snapshot.parents[1] / "refs" / revision, snapshot.name
     if COMMIT.fullmatch(revision) or (reference.is_file() and reference.read_text(encoding="utf-8") == commit):
         return
-    reference.parent.mkdir(parents=True, exist_ok=True)
-    temporary = reference.with_name(f".{reference.name}.{uuid.uuid4().hex}")
-    temporary.write_text(commit, encoding="utf-8")
-    os.replace(temporary, reference)
+    write_file(reference, commit)
 
 
 def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
@@ -184,16 +180,6 @@ def _has_its_name(shared: Path) -> bool:
 ATTEMPTS_TO_GET_INTACT = 3
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A commit of a repository on this machine."""
-
-    address: Address
-    commit: str
-    folder: Path
-    files: tuple[str, ...]
-
-
 def pull(
     repo_id: str,
     local_dir: str | Path | None = None,
@@ -236,21 +222,21 @@ def pull(
     if offline and force_download:
         raise ConfigError("offline and force_download were given, and nothing is downloaded offline: give one of both")
     if offline or constants.HF_HUB_OFFLINE:
-        snapshot = from_cache(address, cache_dir, trust_remote_code=trust_remote_code, with_pickles=with_pickles)
+        snapshot, files = from_cache(address, cache_dir, trust_remote_code=trust_remote_code, with_pickles=with_pickles)
     else:
         hub = Hub(token, retry_policy)
         download = Download(hub, address, cache_dir, force_download, trust_remote_code, with_pickles)
-        snapshot = download.run()
-    warn_of_missing_plugin(read_object(snapshot.folder / CONFIG))
+        snapshot, files = download.run()
+    warn_of_missing_plugin(read_object(snapshot / CONFIG))
     if local_dir is None:
-        return snapshot.folder
-    return deliver(snapshot.folder, snapshot.files, Path(local_dir), f"{address.repo_id}@{snapshot.commit}")
+        return snapshot
+    return deliver(snapshot, files, Path(local_dir), f"{address.repo_id}@{snapshot.name}")
 
 
 def from_cache(
-    address: Address, cache_dir: str | Path | None, *, trust_remote_code: bool = False, with_pickles: bool = False
-) -> Snapshot:
-    """Find a repository in the cache, without any connection."""
+    address: Address, cache_dir: str | Path | None, *, trust_remote_code: bool, with_pickles: bool
+) -> tuple[Path, list[str]]:
+    """Find a repository in the cache, without any connection: the folder of its commit, and the files."""
     try:
         found = snapshot_download(
             address.repo_id, revision=address.revision, cache_dir=cache_dir, local_files_only=True
@@ -263,7 +249,7 @@ def from_cache(
     if is_unfinished(folder):
         raise HubAccessError(f"{address} is not completely in the cache: a pull was interrupted; pull it again")
     present = sorted(file for file in folder.rglob("*") if file.is_symlink() or file.is_file())
-    files = tuple(file.relative_to(folder).as_posix() for file in present)
+    files = [file.relative_to(folder).as_posix() for file in present]
     damaged = [path for path in files if not is_intact_blob(folder / path)]
     if damaged:
         raise IntegrityError(f"{address} has been damaged in the cache: {enumerate_names(damaged)}; pull it again")
@@ -272,7 +258,7 @@ def from_cache(
     require_weights(address, files, with_pickles=with_pickles)
     check_shards(folder)
     refuse_code(address, read_object(folder / CONFIG), trust_remote_code=trust_remote_code)
-    return Snapshot(address, folder.name, folder, files)
+    return folder, files
 
 
 @dataclass(frozen=True)
@@ -281,13 +267,17 @@ class Download:
 
     hub: Hub
     address: Address
-    cache_dir: str | Path | None = None
-    force_download: bool = False
-    trust_remote_code: bool = False  # Whether code may be downloaded
-    with_pickles: bool = False  # Whether pickled weights may be pulled without safetensors
+    cache_dir: str | Path | None
+    force_download: bool
+    trust_remote_code: bool  # Whether code may be downloaded
+    with_pickles: bool  # Whether pickled weights may be pulled without safetensors
 
-    def run(self) -> Snapshot:
-        """Download what is missing, verify everything, and only then let the cache's revision move on."""
+    def run(self) -> tuple[Path, list[str]]:
+        """Download what is missing, verify everything, and only then let the cache's revision move on.
+
+        Returns:
+            The folder of the commit in the cache, and the files of it that are wanted.
+        """
         # The client, asked for a branch, would return an old snapshot when the Hub is down. It is asked for a commit.
         commit = self.hub.resolve(self.address)
         listed = self.hub.files(self.address, commit)
@@ -307,16 +297,16 @@ class Download:
             # The client would replace what is there, for all repositories that share it, before anything is compared.
             with empty_cache(folder) as cache:
                 same = replace(self.address, revision=commit)
-                fresh = replace(self, address=same, cache_dir=cache, force_download=False).run()
-                for path in fresh.files:
-                    adopt(fresh.folder, folder, listed[path])
+                fresh, files = replace(self, address=same, cache_dir=cache, force_download=False).run()
+                for path in files:
+                    adopt(fresh, folder, listed[path])
         self._bring({CONFIG: listed[CONFIG]}, folder)
         needs_code = refuse_code(self.address, read_object(folder / CONFIG), trust_remote_code=self.trust_remote_code)
         wanted = files_to_pull(listed, with_code=needs_code, with_pickles=self.with_pickles)
         self._bring({path: listed[path] for path in wanted}, folder)
         check_shards(folder)
         mark_finished(folder, self.address.revision)
-        return Snapshot(self.address, commit, folder, tuple(wanted))
+        return folder, wanted
 
     def _bring(self, entries: Mapping[str, RepoFile], folder: Path) -> None:
         """Have files in the cache as the Hub lists them: all are compared after the last one was downloaded."""
