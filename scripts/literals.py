@@ -81,7 +81,6 @@ SPECIAL = {
 
 
 def modules() -> dict[Path, str]:
-    """Write the modules."""
     variants = built_in(VARIANTS)  # first, since files of variants register parts as well
     described = {card.name: card.description for card in setting_cards()}
     own = {name: kind for name, kind in settings().items() if name not in NOT_GIVEN}
@@ -125,17 +124,14 @@ def built_in(registry: Registry[Any]) -> list[str]:
 
 
 def alias(name: str, words: Iterable[str], description: str) -> Iterator[str]:
-    """Define a type of words."""
     yield f'{filled(f"{name}: TypeAlias = {literal(words)}")}\n"""{description}"""\n'
 
 
 def literal(words: Iterable[str]) -> str:
-    """Write a type of words."""
     return f"Literal[{', '.join(map(json.dumps, words))}]"
 
 
 def field(name: str, kind: str, description: str) -> Iterator[str]:
-    """Define a key, with its description."""
     yield filled(f"{name}: {kind}", "    ")
     if description:
         yield textwrap.indent(textwrap.fill(f'"""{description}"""', 116, break_on_hyphens=False), "    ")

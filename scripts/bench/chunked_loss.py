@@ -33,7 +33,6 @@ def milliseconds(step: Callable[[], Tensor], times: int = 5) -> float:
 
 
 def main() -> None:
-    """Measure every size."""
     torch.set_num_threads(1)
     print(f"{'tokens, width, vocabulary':28} {'at once':>9} {''.join(f'{logits:>12,}' for logits in LOGITS)}")
     for tokens, width, vocabulary in SIZES:

@@ -63,7 +63,6 @@ what is not: it shows which kinds of modification a size can judge.
 
 
 def page() -> str:
-    """Write the page as Markdown."""
     findings = claims()
     themes = [theme_section(theme, list(group)) for theme, group in groupby(findings, lambda one: one.claim.theme)]
     count = f"{len(findings)} claims. {tally(findings).capitalize()}."
@@ -72,7 +71,6 @@ def page() -> str:
 
 
 def theme_section(theme: str, findings: Sequence[Finding]) -> str:
-    """Write the claims of a theme, each with its verdict and its comparisons."""
     rows = []
     for finding in findings:
         claim = finding.claim

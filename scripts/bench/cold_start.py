@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,6 @@ def launcher() -> list[str]:
 
 
 def commands() -> dict[str, list[str]]:
-    """Commands to run, by the name to show."""
     return {
         PYTHON: [sys.executable, "-c", "pass"],
         "import zoo": [sys.executable, "-c", "import zoo"],
@@ -58,7 +58,6 @@ def commands() -> dict[str, list[str]]:
 
 
 def seconds(command: list[str]) -> float:
-    """The time one run takes."""
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
@@ -100,13 +99,16 @@ class Row:
         return f"{self.command:16} {self.median * 1000:7.0f} ms {self.above_python * 1000:11.0f} ms {limit:>8}  {heavy}"
 
 
-def measure(repeats: int) -> list[Row]:
+def in_turns(
+    commands: dict[str, list[str]], took: Callable[[list[str]], float], repeats: int
+) -> dict[str, list[float]]:
     """Measure every command `repeats` times, in turns."""
-    runs: dict[str, list[float]] = {name: [] for name in commands()}
-    for _ in range(repeats + 1):
-        for name, command in commands().items():
-            runs[name].append(seconds(command))
-    medians = {name: statistics.median(times[1:]) for name, times in runs.items()}  # the first run fills caches
+    runs = [{name: took(command) for name, command in commands.items()} for _ in range(repeats + 1)]
+    return {name: [run[name] for run in runs[1:]] for name in commands}  # the first run fills caches
+
+
+def measure(repeats: int) -> list[Row]:
+    medians = {name: statistics.median(times) for name, times in in_turns(commands(), seconds, repeats).items()}
     return [
         Row(
             command=name,
@@ -146,12 +148,7 @@ def processor_seconds(command: list[str]) -> float:
 def measure_verbs(repeats: int) -> list[dict[str, Any]]:
     """Measure verbs that need a model, in turns: seconds of the processor, and how many are above those of `FLOOR`."""
     with tempfile.TemporaryDirectory() as folder:
-        work = verbs(Path(folder))
-        runs: dict[str, list[float]] = {name: [] for name in work}
-        for _ in range(repeats + 1):
-            for name, command in work.items():
-                runs[name].append(processor_seconds(command))
-    times = {name: runs[name][1:] for name in work}  # the first run fills caches
+        times = in_turns(verbs(Path(folder)), processor_seconds, repeats)
     floor = min(times[FLOOR])
     return [
         {

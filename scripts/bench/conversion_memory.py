@@ -27,8 +27,9 @@ FACTOR = 1.3
 ATTEMPTS = 3
 """Conversions that are measured at most; the smallest peak is reported."""
 
-WIDTHS = {"gpt2": 1024, "llama": 1024, "bert": 1024}
-TINY_WIDTH = 256
+WIDTH, TINY_WIDTH = 1024, 256
+FAMILIES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "bert": "BertForMaskedLM"}
+"""Classes of the models that are converted."""
 
 
 def main() -> int:
@@ -36,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gigabytes", type=float, default=2.2)
     parser.add_argument("--shard-gigabytes", type=float, default=0.5)
-    parser.add_argument("--family", choices=WIDTHS, default="gpt2")
+    parser.add_argument("--family", choices=FAMILIES, default="gpt2")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="bfloat16")
     parser.add_argument("--pickled", action="store_true", help="Write pytorch_model.bin files instead of safetensors.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
@@ -80,8 +81,8 @@ def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int
     from torch import Tensor
 
     dtype = getattr(torch, options.dtype)
-    config = native_config(transformers, options)
-    model_class = getattr(transformers, config.architectures[0])
+    model_class = getattr(transformers, FAMILIES[options.family])
+    config = native_config(model_class.config_class, options)
     with torch.device("meta"):
         shell = model_class(config)
     tied = set(shell.all_tied_weights_keys)
@@ -113,38 +114,21 @@ def write_checkpoint(folder: Path, options: argparse.Namespace) -> dict[str, int
     return {"model": sum(sizes), "largest_shard": max(sizes)}
 
 
-def native_config(transformers: Any, options: argparse.Namespace) -> Any:
+def native_config(config_class: Any, options: argparse.Namespace) -> Any:
     """Configuration of a model of about the size that was asked for."""
-    width = WIDTHS[options.family] if options.gigabytes > 0.1 else TINY_WIDTH
+    width = WIDTH if options.gigabytes > 0.1 else TINY_WIDTH
     bytes_each = 4 if options.dtype == "float32" else 2
     layers = max(2, round(options.gigabytes * GIGABYTE / (12 * width * width * bytes_each)))
-    if options.family == "gpt2":
-        config = transformers.GPT2Config(vocab_size=512, n_embd=width, n_layer=layers, n_head=8, n_positions=64)
-        config.architectures = ["GPT2LMHeadModel"]
-    elif options.family == "llama":
-        config = transformers.LlamaConfig(
-            vocab_size=512,
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=8,
-            intermediate_size=width * 8 // 3,
-            tie_word_embeddings=True,
-        )
-        config.architectures = ["LlamaForCausalLM"]
-    else:
-        config = transformers.BertConfig(
-            vocab_size=512,
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=8,
-            intermediate_size=4 * width,
-        )
-        config.architectures = ["BertForMaskedLM"]
-    return config
+    own = {
+        "gpt2": {"n_positions": 64},
+        "llama": {"intermediate_size": width * 8 // 3, "tie_word_embeddings": True},
+        "bert": {"intermediate_size": 4 * width},
+    }
+    sizes = {"vocab_size": 512, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 8}
+    return config_class(**sizes, **own[options.family], architectures=[FAMILIES[options.family]])
 
 
 def convert(source: str, target: str) -> None:
-    """Convert and save, and print the peak."""
     import torch
     import transformers  # noqa: F401 - what it needs is no part of the measurement
 

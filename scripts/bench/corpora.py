@@ -251,7 +251,6 @@ def books(folder: Path, limit: int | None, rounds: int, vocab_size: int, batches
 
 
 def of_books(found: Mapping[str, Any]) -> str:
-    """Describe what `books` measured."""
     size = found["bytes"] / 1e6
     rows = [
         [
@@ -300,7 +299,6 @@ def pairs(folder: Path, rows: int) -> dict[str, dict[str, float]]:
 
 
 def of_pairs(found: Mapping[str, Mapping[str, float]]) -> str:
-    """Describe what `pairs` measured."""
     rows: Sequence[Sequence[str]] = [
         [name, f"{one['bytes'] / 1e6:.1f}", f"{one['cpu']:.1f}", f"{one['memory'] / 1e6:.0f}"]
         for name, one in found.items()

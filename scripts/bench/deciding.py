@@ -222,7 +222,6 @@ def shrunk_share(variants: int, luck: np.random.Generator) -> float:
 
 
 def simulate() -> dict[str, object]:
-    """Draw everything."""
     luck = np.random.default_rng(0)
     same_as_the_library(luck)
     wrong = {
@@ -266,7 +265,6 @@ def fixed_text(seeds: float) -> str:
 
 
 def main() -> None:
-    """Simulate, record, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="write what is recorded, and draw nothing")
     if not parser.parse_args().table:

@@ -67,7 +67,6 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the row."""
         return self.model, self.engine, self.dtype
 
 
@@ -104,7 +103,6 @@ class Found:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=list(MODELS), help="checkpoints, or names of weights")
     parser.add_argument("--only", nargs="+", default=["*"], help="engines, or ENGINE:DTYPE, with wildcards")
@@ -209,7 +207,6 @@ def table(recorded: Path = RECORD) -> str:
 
 
 def main() -> None:
-    """Run everything and show the table."""
     arguments = parse_arguments()
     if arguments.table:
         print(table(arguments.output or RECORD))

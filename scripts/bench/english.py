@@ -88,7 +88,6 @@ def decoders() -> str:
 
 
 def page() -> str:
-    """Write the page with its tables as they are to be."""
     text = PAGE.read_text(encoding="utf-8")
     for part, table in (("models", models()), ("phenomena", phenomena()), ("decoders", decoders())):
         text = replace_part(text, f"python scripts/bench/english.py: {part}", table)

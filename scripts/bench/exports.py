@@ -28,7 +28,6 @@ CLASSES = "transformers"
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     choices = [CLASSES, *other_targets()]
     parser.add_argument("--only", nargs="+", default=["*"], help="variants, with wildcards")
@@ -51,7 +50,6 @@ def measure(name: str, task: str, target: str) -> tuple[str, float] | None:
 
 
 def main() -> None:
-    """Measure, and write what was measured among what is there."""
     arguments = parse_arguments()
     with arguments.output.open(encoding="utf-8", newline="") as file:
         rows = {(row["variant"], row["task"], row["target"]): row for row in csv.DictReader(file, delimiter="\t")}

@@ -55,7 +55,6 @@ def batches(numbers: Tensor, seed: int) -> Iterator[Tensor]:
 
 
 def run(name: str, width: int, rule: str, seed: int) -> float:
-    """Train one model."""
     numbers, vocabulary = text()
     settings: dict[str, Any] = {**sizes(width, max(2, width // 32)), "vocab_size": vocabulary, "num_hidden_layers": 3}
     settings |= {"max_position_embeddings": LENGTH, "dropout": 0.0, "attention_dropout": 0.0, **RULES[rule]}
@@ -75,12 +74,10 @@ def table(found: Mapping[str, float]) -> str:
 
 
 def key(name: str, width: int, rule: str, seed: int) -> str:
-    """Key of a recorded run."""
     return f"{name} | {width} | {rule} | {seed}"
 
 
 def main() -> None:
-    """Run what is missing, then write the table."""
     runs = (
         (name, width, rule, seed)
         for width, name, rule in product(STEPS, VARIANTS.values(), RULES)

@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 import transformers
 from documenting import described, document, to_table
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
@@ -40,9 +41,10 @@ def config_of(megabytes: int) -> GPT2Config:
     return GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=12, n_positions=positions)
 
 
-def used(state: dict[str, Tensor]) -> None:
-    """Read every number once, as the first use of weights does."""
-    for tensor in state.values():
+def use_once(load: Callable[[], dict[str, Tensor] | nn.Module]) -> None:
+    """Load, and read every number once, as the first use of weights does."""
+    weights = load()
+    for tensor in (weights.state_dict() if isinstance(weights, nn.Module) else weights).values():
         tensor.sum()
 
 
@@ -70,25 +72,20 @@ def work_in(folder: Path, native: Any, ours: Any) -> dict[str, dict[str, Callabl
     variant, settings = ours.config.variant, {"num_hidden_layers": ours.config.num_hidden_layers}
     settings |= {"hidden_size": ours.config.hidden_size, "vocab_size": ours.config.vocab_size}
     settings |= {"num_attention_heads": 12, "intermediate_size": 4 * ours.config.hidden_size}
+    loads: dict[str, Callable[[], Any]] = {
+        "safetensors": lambda: load_file(plain_at),
+        "transformers": lambda: GPT2LMHeadModel.from_pretrained(theirs_at),
+        "zoo": lambda: zoo.load(ours_at),
+        "zoo, no hash": lambda: zoo.load(ours_at, verify=False),
+        "zoo's class": lambda: type(ours).from_pretrained(ours_at, verify=False),
+    }
     return {
         "build": {
             "transformers": lambda: GPT2LMHeadModel(native.config),
             "zoo": lambda: zoo.build(variant, "causal-lm", **settings),
         },
-        "load": {
-            "safetensors": lambda: load_file(plain_at),
-            "transformers": lambda: GPT2LMHeadModel.from_pretrained(theirs_at),
-            "zoo": lambda: zoo.load(ours_at),
-            "zoo, no hash": lambda: zoo.load(ours_at, verify=False),
-            "zoo's class": lambda: type(ours).from_pretrained(ours_at, verify=False),
-        },
-        "load, and use once": {
-            "safetensors": lambda: used(load_file(plain_at)),
-            "transformers": lambda: used(GPT2LMHeadModel.from_pretrained(theirs_at).state_dict()),
-            "zoo": lambda: used(zoo.load(ours_at).state_dict()),
-            "zoo, no hash": lambda: used(zoo.load(ours_at, verify=False).state_dict()),
-            "zoo's class": lambda: used(type(ours).from_pretrained(ours_at, verify=False).state_dict()),
-        },
+        "load": loads,
+        "load, and use once": {name: partial(use_once, load) for name, load in loads.items()},
         "save": {
             "safetensors": lambda: save_file(state, plain_at),
             "transformers": lambda: native.save_pretrained(theirs_at),
@@ -98,7 +95,6 @@ def work_in(folder: Path, native: Any, ours: Any) -> dict[str, dict[str, Callabl
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=7)
@@ -121,7 +117,6 @@ def main() -> None:
 
 
 def to_markdown(seconds: Times) -> str:
-    """Write what was measured as a table."""
     rows, first = [], next(iter(seconds))
     for (kind, name), times in seconds.items():
         if kind != first[0]:

@@ -40,7 +40,6 @@ def batches(seed: int) -> Iterator[Tensor]:
 
 
 def run(parametrization: str, width: int, rate: float) -> float:
-    """Train one model."""
     settings = {**SETTINGS, **sizes(width, width // SETTINGS["head_dim"]), "parametrization": parametrization}
     return final_loss(zoo.build("llama-style", "causal-lm", seed=0, **settings), batches(1), STEPS, rate, 0.95)
 

@@ -42,7 +42,6 @@ def section(title: str) -> str:
 
 
 def commands(title: str) -> list[str]:
-    """The commands of a section."""
     return re.findall(r"^\$ (.*)$", section(title), flags=re.MULTILINE)
 
 
@@ -112,7 +111,6 @@ def table() -> str:
 
 
 def main() -> None:
-    """Measure, or read what was recorded, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="measure nothing")
     if not parser.parse_args().table:

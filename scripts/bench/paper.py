@@ -63,7 +63,6 @@ PARTS = {"scope": scope, "exactness": exactness, "errors": errors, "trust": trus
 
 
 def page() -> str:
-    """Write the page with its numbers as they are recorded now."""
     text = PAGE.read_text(encoding="utf-8")
     for name, part in PARTS.items():
         text = replace_part(text, f"{COMMAND}: {name}", part())

@@ -109,7 +109,6 @@ def learning_rates(rows: Sequence[Row], condition: str, variant: str) -> str:
 
 
 def page() -> str:
-    """Write the page with its tables as they are recorded now."""
     text = PAGE.read_text(encoding="utf-8")
     for name, compared in TABLES.items():
         text = replace_part(text, f"{COMMAND}: {name}", table(compared))

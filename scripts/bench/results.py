@@ -230,7 +230,6 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
 
 
 def markdown_table(verdicts: Verdicts) -> str:
-    """Write the table of a benchmark under one condition."""
     headings, *cells = table(verdicts)
     return in_markdown(headings, cells)
 

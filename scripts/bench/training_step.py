@@ -44,7 +44,6 @@ class Clock(TrainerCallback):
         self.ends: list[float] = []
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        """Look at the clock."""
         self.ends.append(time.process_time())
 
 
@@ -87,7 +86,6 @@ def by_hand(text: Path, steps: int) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=4)

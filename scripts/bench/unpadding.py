@@ -53,7 +53,6 @@ def measure(model: ZooPreTrainedModel, ids: Tensor, mask: Tensor, train: bool) -
 
 
 def main() -> None:
-    """Measure every width and batch."""
     for width in WIDTHS:
         model = zoo.build(
             "pre-norm",

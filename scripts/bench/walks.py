@@ -117,7 +117,6 @@ WALKS = {make.__name__.replace("_", " "): make for make in (forward, cached_step
 
 
 def main() -> None:
-    """Print a row for each walk."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("walks", nargs="*", default=list(WALKS), help=f"of {', '.join(WALKS)}")
     parser.add_argument("--functions", action="store_true", help="list the functions of each walk")

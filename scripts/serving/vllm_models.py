@@ -172,7 +172,6 @@ def compare_tokens(engine: Any, expected: list[tuple[list[int], list[float]]]) -
 
 
 def compare_states(engine: Any, expected: list[Any]) -> dict[str, Any]:
-    """Compare last hidden states."""
     import torch
 
     prompts = [{"prompt_token_ids": ids} for ids in PROMPTS]

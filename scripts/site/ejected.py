@@ -23,7 +23,6 @@ def parts(page: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write all parts."""
     page = PAGE.read_text(encoding="utf-8")
     for command, text in parts(page).items():
         page = replace_part(page, command, text)

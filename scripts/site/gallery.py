@@ -58,7 +58,8 @@ def pages() -> dict[str, str]:
     made = {"gallery/index.md": index(cards.values())}
     for name, card in cards.items():
         about = [one for one in claimed if name in one.claim.about]
-        made[f"gallery/{name}.md"] = variant_page(card, nearest[name], recorded[name], about, models.get(name))
+        content = sections(card, nearest[name], recorded[name], about, models.get(name))
+        made[f"gallery/{name}.md"] = "\n\n".join(filter(None, content)) + "\n"
         made[f"gallery/{name}.svg"] = to_svg(drawings[name])
     for a, b in sorted({pair(name, other) for name, others in nearest.items() for other in others}):
         made[f"gallery/{a}--{b}.md"] = difference_page(a, b)
@@ -154,17 +155,6 @@ def tile(card: Card, words: Iterable[tuple[str, str]]) -> str:
         f"<strong>{card.name}</strong><span>{html.escape(card.summary)}</span>"
         f"<small>{' · '.join(facts)}</small></a>"
     )
-
-
-def variant_page(
-    card: Card,
-    nearest: Iterable[str],
-    recorded: Iterable[tuple[str, ...]],
-    claimed: Iterable[Finding],
-    model: str | None,
-) -> str:
-    """Write the page of one variant."""
-    return "\n\n".join(filter(None, sections(card, nearest, recorded, claimed, model))) + "\n"
 
 
 def sections(

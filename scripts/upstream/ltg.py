@@ -37,7 +37,6 @@ BATCH, LENGTH = 3, 100
 
 
 def load_module(file: Path) -> ModuleType:
-    """Run the authors' file."""
     spec = importlib.util.spec_from_file_location("authors", file)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{file} cannot be loaded")
@@ -103,7 +102,6 @@ def compare(name: str, file: Path, dtype: torch.dtype) -> None:
 
 
 def main() -> None:
-    """Compare every file of both repositories."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ltg_bert", type=Path, help="A checkout of ltgoslo/ltg-bert.")
     parser.add_argument("gpt_bert", type=Path, help="A checkout of ltgoslo/gpt-bert.")

@@ -167,7 +167,6 @@ def record(file: Path, table: str) -> None:
 
 
 def main() -> None:
-    """Run what was asked for and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, help="a checkout of transformers")
     parser.add_argument("variants", nargs="*", default=VARIANTS, help="variants of the zoo, or NAME/FAMILY")

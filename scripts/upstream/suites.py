@@ -132,7 +132,6 @@ def lay_out(folder: Path, data: Path | None, limit: int) -> dict[str, Path]:
 
 
 def make_model(backend: str, model: str, folder: Path) -> None:
-    """Save the model of a backend, and its tokenizer."""
     task, variant, _ = BACKENDS[backend]
     loaded, tokenizers = load_checkpoint(model)
     tokenizer = tokenizers.target

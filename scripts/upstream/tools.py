@@ -292,7 +292,6 @@ def table() -> str:
 
 
 def main() -> None:
-    """Run what was asked for, and write the record and the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"one of {', '.join(TOOLS)}; by default all")
     parser.add_argument("--table", action="store_true", help="print what is recorded, and run nothing")

@@ -94,17 +94,14 @@ class Tester:
         self.parent = parent
 
     def get_config(self) -> Any:
-        """A tiny configuration."""
         return zoo.config(self.variant, self.task, **{**TINY, **self.settings})
 
     def prepare_config_and_inputs(self) -> tuple[Any, dict[str, Tensor]]:
-        """A tiny configuration, and a batch with padding at random places."""
         shape = [self.batch_size, self.seq_length]
         input_ids = modeling.ids_tensor(shape, self.vocab_size)
         return self.get_config(), {"input_ids": input_ids, "attention_mask": modeling.random_attention_mask(shape)}
 
     def prepare_config_and_inputs_for_common(self) -> tuple[Any, dict[str, Tensor]]:
-        """The same."""
         return self.prepare_config_and_inputs()
 
 
@@ -114,7 +111,6 @@ class EncoderDecoderTester(Tester):
     settings: ClassVar = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 3}
 
     def prepare_config_and_inputs(self) -> tuple[Any, dict[str, Tensor]]:
-        """A tiny configuration, and a batch of sources and targets."""
         shape = [self.batch_size, self.seq_length]
         config = self.get_config()
         input_ids = modeling.ids_tensor(shape, self.vocab_size).clamp(3)
@@ -148,7 +144,6 @@ class EncoderSuite(modeling.ModelTesterMixin, pipelines.PipelineTesterMixin):
     model_split_percents: ClassVar = [0.5, 0.8, 0.9]
 
     def setUp(self) -> None:
-        """Make what every test of the suites asks for."""
         self.model_tester = self.model_tester_class(self)
         self.config_tester = configuration.ConfigTester(self, config_class=zoo.models.ZooConfig, hidden_size=32)
 
@@ -196,17 +191,14 @@ class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
         self.num_attention_heads, self.hidden_size = 4, 64
 
     def get_config(self) -> Any:
-        """A tiny configuration; mixers have the sizes of `STATES`."""
         usual = zoo.config(self.variant, self.task)
         sizes = STATES.get(usual.mixer, NO_STATES)[0] | (EXPERTS if hasattr(usual, "num_experts") else {})
         return zoo.config(self.variant, self.task, **{**TINY, **self.settings, **sizes})
 
     def prepare_config_and_inputs(self) -> Any:
-        """Inputs as transformers' own tester makes them."""
         return causal_lm.CausalLMModelTester.prepare_config_and_inputs(self)
 
     def prepare_config_and_inputs_for_common(self) -> Any:
-        """Inputs as transformers' own tester makes them."""
         return causal_lm.CausalLMModelTester.prepare_config_and_inputs_for_common(self)
 
 

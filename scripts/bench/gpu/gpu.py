@@ -35,7 +35,6 @@ LEFT = 75
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument(
@@ -58,7 +57,6 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run what is left."""
     arguments = parse_arguments()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from measuring import Row
+from tables import table
+
 NOTHING = "No GPU has been measured: what follows a run is written by `--document`, and nothing has been yet.\n"
 
 LOSS, UTILISATION, GRAPHS = 1.47, 0.45, 3.0
@@ -12,7 +15,6 @@ LOSS, UTILISATION, GRAPHS = 1.47, 0.45, 3.0
 
 
 def to_markdown(found: dict[str, Any]) -> str:
-    """Write the tables, of every piece that is done."""
     done = found["pieces"]
     if not done:
         return NOTHING
@@ -25,8 +27,9 @@ def to_markdown(found: dict[str, Any]) -> str:
         lines += [f"| {row['family']} | {row['dtype']} | {row['deviation']:.0e} |" for row in fidelity] + [""]
     for name, piece in done.items():
         if piece["kind"] == "speed":
-            lines += [f"**{name}**", "", "| peer | ms | ratio | of peak | MB |", "|---|---:|---:|---:|---:|"]
-            lines += [speed_line(row) for row in piece["rows"]] + [""]
+            rows = [Row(**row) for row in piece["rows"]]
+            columns = table([row.peer for row in rows], {"": rows}, ("ms", "ratio", "of limit", "MB"))
+            lines += [f"**{name}**", "", *columns, ""]
     return "\n".join(lines)
 
 
@@ -41,13 +44,6 @@ def suite_lines(rows: list[dict[str, Any]]) -> list[str]:
     checks = sum(row["checks"] for row in rows)
     summary = f"Of {checks} checks of {len(rows)} variants, {checks - len(failed)} hold on the device."
     return [summary, "", *(f"- {name}: {why}" for name, why in failed.items()), ""] if rows else []
-
-
-def speed_line(row: dict[str, Any]) -> str:
-    """One peer of a workload."""
-    share = "" if row["of_limit"] is None else f"{row['of_limit']:.0%}"
-    memory = "" if row["megabytes"] is None else f"{row['megabytes']:.1f}"
-    return f"| {row['peer']} | {row['milliseconds']:.1f} | {row['ratio']:.2f} | {share} | {memory} |"
 
 
 def aims(done: dict[str, Any]) -> Iterable[str]:

@@ -35,7 +35,6 @@ RUNS = ("original", "d2l-style+faithful", "d2l-style")
 
 
 def read_pairs(file: Path, rows: int) -> list[tuple[str, str]]:
-    """Read the first rows."""
     with file.open(encoding="utf-8") as stream:
         lines = [line.rstrip("\r\n").split("\t") for _, line in zip(range(rows), stream, strict=False)]
     return [(line[0], line[1]) for line in lines]
@@ -140,7 +139,6 @@ def parser_of(description: str | None, *, epochs: int, threads: int) -> argparse
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = parser_of(__doc__, epochs=200, threads=2)
     parser.add_argument("--seeds", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--first-seed", type=int, default=0, help="(default: %(default)s)")

@@ -108,7 +108,6 @@ def measure(steps: dict[str, Step], rows: int, length: int, rounds: int) -> dict
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--package", type=Path, required=True, help="the folder that holds d2l 0.17.6")
     parser.add_argument("--chapter", type=Path, required=True, help="a file with the chapter's own classes")

@@ -20,7 +20,6 @@ LEARNING_RATE, LIMIT, MEAN_LIMIT = 0.005, 1.0, 0.0386
 
 
 def main() -> None:
-    """Run from the command line."""
     arguments = parser_of(__doc__, epochs=20, threads=1).parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)

@@ -168,7 +168,6 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the text")
     parser.add_argument("--package", type=Path, required=True, help="a checkout of nanoGPT")

@@ -28,7 +28,6 @@ FIRST = (4 * STEP, 8 * STEP)
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gib", type=float, default=1.0, help="the memory in GiB (default: %(default)s)")
@@ -70,7 +69,6 @@ def memory_of_training(model: Any, device: torch.device, **options: Any) -> Call
 
 
 def main() -> None:
-    """Search for each way to train, and show what came of it."""
     arguments = parse_arguments()
     device = torch.device(arguments.device)
     config = GPT2Config(

@@ -46,7 +46,6 @@ PRESETS = ("cpu", "originals", "cuda")
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="cpu", choices=PRESETS)
     parser.add_argument("--device", help="by default the preset's")
@@ -95,7 +94,6 @@ def workloads_of(arguments: argparse.Namespace, device: torch.device) -> Iterato
 
 
 def main() -> None:
-    """Run every workload and show the tables."""
     arguments = parse_arguments()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -86,5 +86,4 @@ def dated(found: Mapping[str, Any], workload: str) -> str:
 
 
 def rows_of(recording: Mapping[str, Any], workload: str) -> list[Row]:
-    """Recorded rows of a workload."""
     return [Row(**row) for row in recording["rows"].get(workload, [])]

@@ -41,7 +41,6 @@ QUICK = {"preset": "tiny", "vocab_size": 40, "batch": 2, "tokens": 12}
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=["*"], help="variants, with wildcards")
     parser.add_argument("--rounds", type=int, default=9)
@@ -110,7 +109,6 @@ def recorded() -> str:
 
 
 def main() -> None:
-    """Measure what is left, and write it down row by row."""
     arguments = parse_arguments()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
