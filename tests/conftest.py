@@ -121,7 +121,7 @@ def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def on_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
-    """Where tensors are made that do not say where: the device of `--device`."""
+    """The default device of new tensors: that of `--device`."""
     device = check_device(request.config.getoption("--device"))
     # A default device is a mode, in which every function of PyTorch first calls one of Python's.
     with nullcontext() if device.type == "cpu" else device:

@@ -61,7 +61,7 @@ READ_BY_HEADS = {
     *("logit_scale", "final_logit_softcapping", "classifier_pooling", "classifier_pooler_act"),
     *("classifier_positions", "classifier_bias"),
 }
-"""Settings that heads read, and those that say what comes to them."""
+"""Settings that heads read, and those of what comes to them."""
 
 
 def kinds_of_head(pair: tuple[str, str]) -> set[tuple[str, str, str]]:

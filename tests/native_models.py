@@ -133,7 +133,7 @@ def zoo_model(name, task=None, dtype=torch.float64, **settings):
 def batch(config, side="right", seed=1):
     """Ids, mask, and what else a model reads: token types where a native encoder has them, target ids."""
     generator = torch.Generator().manual_seed(seed)
-    pad = config.pad_token_id  # which some classes take for padding wherever it stands
+    pad = config.pad_token_id  # which some classes take for padding at any place
     ids = torch.randint(3, 17, (3, 7), generator=generator)
     ids[ids == pad] = 17
     mask = torch.ones_like(ids)

@@ -62,7 +62,7 @@ def python_of(document: str) -> list[Snippet]:
 
 
 def namespace_of(document: str) -> dict[str, Any]:
-    """What names stand for before the first snippet: nothing on a page; in a docstring those of its module, and zoo."""
+    """Names before the first snippet: none on a page; in a docstring those of its module, and zoo."""
     if not document.endswith(".py"):
         return {"__name__": "__main__"}
     top, *rest = Path(document).with_suffix("").parts
@@ -92,7 +92,7 @@ def main(home: Path, documents: Sequence[str]) -> None:
         answer: dict[str, str] = {"document": document}
         try:
             answer["printed"] = run(document, folder, prepared.BEFORE.get(document))
-        except Exception:  # whatever a document raises is the outcome that the test shows, and others come after it
+        except Exception:  # any exception is the outcome that the test shows, and others come after it
             answer["error"] = traceback.format_exc()
         sys.__stdout__.write(json.dumps(answer) + "\n")
         sys.__stdout__.flush()

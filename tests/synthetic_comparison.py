@@ -1,4 +1,4 @@
-"""Comparisons with numbers that are made up, for whatever shows them."""
+"""Comparisons with made-up numbers, for tests of displays."""
 
 import math
 import random

@@ -79,7 +79,7 @@ assert "arcee" in [plan.target for plan in plan_export(converted) if plan.exact]
 """
 
 
-def test_changes_touch_as_few_files_as_the_page_says():
+def test_changes_touch_as_few_files_as_documented():
     activation, setting, model_type = FILES
     assert (len(activation), len(model_type)) == (1, 1) and len(setting | {"zoo/building/keywords.py"}) == 3
 

@@ -50,7 +50,7 @@ def run(*arguments: str, folder: Path, **environment: str) -> str:
 
 
 def commands(document: Path) -> list[str]:
-    """The commands `zoo ...` of a document, those of several lines as one, without what a comment says of them."""
+    """The commands `zoo ...` of a document, those of several lines as one, without their comments."""
     text = document.read_text(encoding="utf-8").replace("\\\n", " ")
     return re.findall(r"^\$ (zoo .*?)(?:\s{2,}#.*)?$", text, flags=re.MULTILINE)
 
@@ -131,7 +131,7 @@ def test_marks_of_tokens_are_code() -> None:
 
 @pytest.mark.parametrize("page", TRANSLATED)
 def test_a_translated_page_shows_the_code_of_the_other(page: str) -> None:
-    """All but what its comments say, which are in the reader's language."""
+    """All but its comments, which are in the reader's language."""
     theirs, ours = ([ast.dump(ast.parse(one)) for one in blocks(name, "python")] for name in (page, TRANSLATED[page]))
     assert theirs == ours and ours
 

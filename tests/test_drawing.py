@@ -97,19 +97,19 @@ def test_a_drawing_as_text():
         ("none", ["feed-forward"], [], []),
     ],
 )
-def test_norm_placements_can_be_told_apart(placement, branch, after, skip):
+def test_norm_placements_look_different(placement, branch, after, skip):
     (*_, last) = residuals(draw(f"pre-norm@tiny:norm_placement={placement},dropout=0.0"))
     assert (labels(last.branch), labels(last.after), labels(last.skip)) == (branch, after, skip)
 
 
-def test_parallel_sublayers_stand_together():
+def test_parallel_sublayers_are_drawn_together():
     (only,) = residuals(draw("gptj-style@tiny"))
     together = only.branch[1]
     assert isinstance(together, Together) and labels(together.steps) == ["causal self-attention", "feed-forward"]
     assert "their outputs are summed" in to_text(draw("gptj-style@tiny"), None)
 
 
-def test_sublayers_stand_in_the_order_in_which_they_run():
+def test_sublayers_are_drawn_in_the_order_in_which_they_run():
     sublayers = [labels(residual.branch)[0] for residual in residuals(draw("marian-style@tiny"))]
     assert sublayers == ["causal self-attention", "cross-attention", "feed-forward"]
 
@@ -123,7 +123,9 @@ def test_sublayers_stand_in_the_order_in_which_they_run():
         ("llama-style@tiny", "sequence-classification", {"classifier_positions": 3, "classifier_dropout": 0.1}),
     ],
 )
-def test_a_heads_modules_stand_in_the_order_in_which_they_run(name: str, task: str, settings: dict[str, Any]) -> None:
+def test_modules_of_a_head_are_drawn_in_the_order_in_which_they_run(
+    name: str, task: str, settings: dict[str, Any]
+) -> None:
     model = zoo.build(name, task, **settings)
     ran: list[str] = []
     for path, module in model.named_children():
@@ -139,14 +141,14 @@ def test_what_a_variants_own_layer_adds_is_drawn_where_it_acts():
     assert "A learned vector for every application" in to_text(drawing)
 
 
-def test_shared_weights_are_told():
+def test_shared_weights_are_named():
     drawing = draw("vanilla@tiny+cross-attention-reuses-self+feed-forward-reuses-cross-norm")
     _, cross, feed_forward = residuals(drawing)
     assert "weights of self_attn" in cross.branch[0].detail
     assert "weights of cross_attn_residual.norm_out" in feed_forward.after[0].detail
 
 
-def test_types_of_layers_are_told_as_a_pattern():
+def test_types_of_layers_are_shown_as_a_pattern():
     assert "1 sliding, 1 full" in draw("gemma2-style@tiny").blocks[0].remark
     smollm = draw("smollm3-style@tiny:num_hidden_layers=8")
     assert smollm.blocks[0].remark == "by layer: 3 full, 1 full without positions, again and again"
@@ -181,7 +183,7 @@ def test_the_kinds_of_layers_that_two_models_have_most_of_are_compared_with_each
 
 
 @given(st.lists(st.sampled_from(["full", "sliding", "linear"]), min_size=1, max_size=12))
-def test_a_pattern_says_every_layers_type(kinds):
+def test_a_pattern_gives_the_type_of_every_layer(kinds):
     words = pattern(kinds)
     if len(set(kinds)) == 1:
         assert words == ""

@@ -35,7 +35,7 @@ def test_what_ships_can_be_chosen() -> None:
     assert "gpt2-style.openai" not in shipped_models(), "it is on the Hub"
 
 
-def test_models_of_every_task_say_something() -> None:
+def test_models_of_every_task_answer() -> None:
     said = text_of(views.outputs([TRANSLATOR, LABELLER, GUESSER], TEXT))
     assert "Onde está a casa?" in said and "English (" in said
     mask = explored(GUESSER).tokenizers.source.mask_token
@@ -67,7 +67,7 @@ def test_a_quirk_of_stepwise_decoding_shows() -> None:
     assert not with_quirks(explored(TRANSLATOR), ("masks-from-token-ids",)).model.generation_config.use_cache
 
 
-def test_a_quirk_changes_what_the_same_weights_say() -> None:
+def test_a_quirk_changes_the_answer_of_the_same_weights() -> None:
     one = explored(TRANSLATOR)
     quirks = tuple(views.quirks_of(TRANSLATOR))
     other = with_quirks(one, quirks)
@@ -127,7 +127,7 @@ def open_tab(page: Page, name: str, condition: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_shows_models_beside_each_other_and_asks_nobody_else(page: Page) -> None:
+def test_the_page_shows_models_side_by_side_and_asks_no_other_host(page: Page) -> None:
     page.wait("document.querySelectorAll('#outputs tbody tr').length === 2")
     assert "Onde está a casa?" in page.evaluate("document.querySelector('#outputs').innerText")
     page.evaluate("document.querySelector('#text input, #text textarea').focus()")

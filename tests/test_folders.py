@@ -26,7 +26,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def save(folder: Path, *, force: bool = False, **files: str) -> None:
-    """Write files whose names are given with _ for . and __ for /."""
+    """Write files by names with _ for . and __ for /."""
     with written_whole(folder, force=force) as made:
         for name, text in files.items():
             file = made / name.replace("__", "/").replace("_", ".")
@@ -82,7 +82,7 @@ def test_force_replaces_what_the_zoo_wrote_and_nothing_else(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "message"), [("config.json", "no .zoo-manifest.json"), ("README.md", "would replace: README.md")]
 )
-def test_force_keeps_a_folder_of_somebody_else(tmp_path: Path, name: str, message: str) -> None:
+def test_force_keeps_a_foreign_folder(tmp_path: Path, name: str, message: str) -> None:
     out = tmp_path / "out"
     if name == "README.md":
         save(out, config_json="old")

@@ -1,4 +1,4 @@
-"""`import zoo` is enough for transformers' Auto classes, in whatever order modules are imported."""
+"""`import zoo` is enough for transformers' Auto classes, in any order of imports."""
 
 import importlib
 import os
@@ -153,7 +153,7 @@ def test_a_registration_that_fails_leaves_the_library_usable(watcher: AutoRegist
     assert hasattr(sys.modules["fakeformers.layers"], "Layer")
 
 
-def test_modules_look_as_if_nobody_had_watched(watcher: AutoRegistration) -> None:
+def test_modules_look_as_if_never_watched(watcher: AutoRegistration) -> None:
     importlib.import_module("fakeformers")
     untouched = type(sys.modules["fakeformers"].__loader__)
     watcher.install()
@@ -186,7 +186,7 @@ ORDERS = {
     "zoo-then-peft": "import zoo, sys; assert not {'peft', 'torch'} & {*sys.modules}; import peft",
     "peft-then-zoo": "import peft; import zoo",
 }
-"""Where the real library starts, each in a process; the fake one above stands for every other order."""
+"""Where the real library starts, each in a process; the fake one above tries every other order."""
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

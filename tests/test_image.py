@@ -21,7 +21,7 @@ TRANSLATION = "A água está fria.\n"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """What the Dockerfile says, line by line: the word and the rest."""
+    """The lines of the Dockerfile: the word and the rest of each."""
     lines = re.sub(r"^#.*\n", "", TEXT, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines if line)]
 

@@ -129,32 +129,32 @@ def test_a_folder_of_transformers_own_classes_is_converted(native: Path, folder:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "words"),
     [
         ({"no_such_option": 3}, "unknown setting 'no_such_option' of loading"),
         ({"dtpye": "bfloat16"}, "did you mean 'dtype'"),
         ({"attn_implementation": "eagre"}, "did you mean 'eager'"),
     ],
 )
-def test_unknown_options_are_refused(native: Path, saved: Path, options: dict[str, object], says: str) -> None:
+def test_unknown_options_are_refused(native: Path, saved: Path, options: dict[str, object], words: str) -> None:
     for path in (native, saved):
-        with pytest.raises(ZooError, match=says):
+        with pytest.raises(ZooError, match=words):
             zoo.load(path, **options)
     with pytest.raises(InvalidChoiceError, match="did you mean 'bfloat16'"):
         zoo.load(native, dtype="bfloat61")
 
 
 @pytest.mark.parametrize(
-    ("options", "warning", "says"),
+    ("options", "warning", "words"),
     [
         ({"num_hidden_layers": 1}, ZooWarning, r"left out, because num_hidden_layers=1: model\.layers\.1"),
         ({"norm_placement": "post"}, NewHeadWarning, "new and random, because norm_placement=post: "),
     ],
 )
 def test_weights_that_options_leave_out_or_add_are_named(
-    folder: Path, options: dict[str, Any], warning: type[Warning], says: str
+    folder: Path, options: dict[str, Any], warning: type[Warning], words: str
 ) -> None:
-    with pytest.warns(warning, match=says):
+    with pytest.warns(warning, match=words):
         zoo.load(folder, **options)
 
 
@@ -198,16 +198,16 @@ def test_scaled_rotations_keep_the_saved_base_and_channels(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "words"),
     [
         ({"rope_parameters": {"type": "lin", "factor": 2.0}}, "unknown rope_type 'lin'"),
         ({"layer_types": ["sliding"]}, "unknown layer_types 'sliding'"),
         ({"quirks": ["any"]}, "has its own, zoo.build makes others"),
     ],
 )
-def test_options_are_checked_as_settings_are(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_options_are_checked_as_settings_are(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     zoo.build("llama-style@tiny", "causal-lm", vocab_size=40).save_pretrained(tmp_path)
-    with pytest.raises(ZooError, match=says):
+    with pytest.raises(ZooError, match=words):
         zoo.load(tmp_path, **options)
 
 

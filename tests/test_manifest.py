@@ -1,4 +1,4 @@
-"""What a saved folder says of its own files, and what loading makes of it."""
+"""The manifest of a saved folder's files, and what loading makes of it."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ def test_the_hashes_are_those_of_any_other_tool(tmp_path: Path) -> None:
         assert found.xxh3_128 == xxhash.xxh3_128_hexdigest(content) and found.is_content_of(tmp_path / "file")
 
 
-def test_the_message_says_two_ways_out_for_who_meant_it(folder: Path) -> None:
+def test_the_message_names_two_ways_out(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     changed = {**weights, "lm_head.weight": weights["lm_head.weight"] + 1}
     save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
@@ -98,7 +98,7 @@ def test_a_folder_without_a_manifest_loads(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": {"a": {"size": 1}}}', "[" * 100_000])
-def test_a_damaged_manifest_is_told(folder: Path, text: str) -> None:
+def test_a_damaged_manifest_is_named(folder: Path, text: str) -> None:
     (folder / MANIFEST_FILE).write_text(text)
     with pytest.raises(CheckpointError, match="is damaged; remove it"):
         zoo.load(folder)

@@ -98,7 +98,7 @@ def test_a_changed_configuration(saved: list[Path], tmp_path: Path, data: st.Dat
         model = zoo.load(target)
         decoder = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
         assert torch.isfinite(model(input_ids=ids, **decoder, return_dict=True)[0]).all()
-    if field != "auto_map":  # which transformers reads before it knows whose configuration it is
+    if field != "auto_map":  # which transformers reads before it knows the class of the configuration
         with one_line_at_most():
             AutoModel.from_pretrained(target)
 
@@ -129,7 +129,7 @@ def test_every_attribute_that_is_no_setting_is_refused(saved: list[Path]) -> Non
     ],
 )
 def test_what_an_auto_class_trips_over_is_one_error_of_the_zoo(saved, tmp_path: Path, field: str, value: Any) -> None:
-    """An Auto class reads these before it knows whose configuration it is; some end in its own errors."""
+    """An Auto class reads these before it knows the class of the configuration; some end in its own errors."""
     folder = changed(saved[0], tmp_path / "model", **{field: value})
     with pytest.raises(CheckpointError, match=re.escape(repr(value))) as found:
         zoo.load(folder)
@@ -278,7 +278,7 @@ def test_auto_classes_do_not_leave_the_folder_either(saved: list[Path], tmp_path
         ({"note": json.loads("[" * 60 + "]" * 60)}, "more than 50 levels"),
     ],
 )
-def test_an_auto_class_says_what_is_wrong_in_one_line(saved: list[Path], tmp_path: Path, change, message: str) -> None:
+def test_an_auto_class_names_the_error_in_one_line(saved: list[Path], tmp_path: Path, change, message: str) -> None:
     with pytest.raises(ZooError, match=message):
         AutoModel.from_pretrained(changed(saved[0], tmp_path / "model", **change))
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[KernelManager]:
     """One process for all: what they import takes longer than most of what they do."""
-    with tempfile.TemporaryDirectory() as folder:  # for its sockets, whose names may not be long
+    with tempfile.TemporaryDirectory() as folder:  # for its sockets: their names may not be long
         manager = KernelManager(kernel_name="python3", transport="ipc", ip=f"{folder}/kernel")
         manager.start_kernel()
         yield manager

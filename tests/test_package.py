@@ -132,7 +132,7 @@ def dependencies(distribution: str, *extras: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says which files are the zoo's")
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the zoo's files")
 def test_distributions_hold_every_file(tmp_path: Path) -> None:
     """The source distribution all but recipes and the links of typings/; the wheel, made from it, every module."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
@@ -190,7 +190,7 @@ def test_both_distributions_install_into_a_clean_environment_and_translate() -> 
     assert run.stdout.count("installs and translates") == 2
 
 
-def test_a_release_begins_with_what_the_files_say(tmp_path: Path) -> None:
+def test_a_release_begins_where_all_files_have_its_version(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md", "scripts/release"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -295,7 +295,7 @@ def test_the_tool_that_builds_is_the_pinned_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says which files are the zoo's")
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the zoo's files")
 def test_distributions_have_the_same_bytes_when_they_are_built_again(tmp_path: Path) -> None:
     """And the wheel is below 20 MiB."""
     command = [sys.executable, ROOT / "scripts/build", "--twice", "--out", tmp_path / "dist"]

@@ -138,7 +138,7 @@ def test_consoles_with_few_letters_show_everything(command: str, encoding: str) 
 
 @pytest.mark.slow
 def test_runs_are_started_where_there_is_no_fork(tmp_path: Path) -> None:
-    """As on Windows and macOS, or next to a GPU: the server of processes spawns them, whatever letters paths have."""
+    """As on Windows and macOS, or next to a GPU: the server of processes spawns them, with any letters in paths."""
     code = "from pathlib import Path\ndef main(words):\n    Path(words[0]).touch()\n    return 3\n"
     (tmp_path / "task_of_a_test.py").write_text(code)
     server = "import zoo.comparison.run.fork_server as server; server.can_fork = lambda: False; server.main(['json'])"

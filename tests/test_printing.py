@@ -215,7 +215,7 @@ def test_numbers_and_shades_are_seen() -> None:
     assert "#3b82c4 30%" in Table([("a", "x")], shades=[[0.5]]).html()
 
 
-def test_a_class_says_once_what_there_is_to_see() -> None:
+def test_a_class_prints_its_parts_as_text_and_as_html() -> None:
     class Shown(Printed):
         def shown(self) -> list[Part]:
             return [Title("This", "and that"), Picture("<svg/>", "(picture)")]

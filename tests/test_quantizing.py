@@ -127,7 +127,7 @@ def test_only_models_of_the_zoo_on_the_cpu():
 
 
 @pytest.mark.parametrize(("lacking", "value"), [("ENGINES", ("another",)), ("linear_dynamic", None)])
-def test_a_machine_without_an_engine_says_so(monkeypatch, lacking, value):
+def test_a_machine_without_an_engine_is_refused_by_name(monkeypatch, lacking, value):
     int8.int8_engine.cache_clear()
     monkeypatch.setattr(int8, lacking, value)
     with pytest.raises(UnsupportedBackendError, match="multiplies no int8"):

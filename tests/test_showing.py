@@ -150,7 +150,7 @@ def test_shared_parameters_are_counted_once():
     assert rows["lm_head.bias"].count == 32000
 
 
-def test_embeddings_of_tokens_and_positions_are_told_apart():
+def test_embeddings_of_tokens_and_positions_are_distinguished():
     table = count_by_parameter("pre-norm@tiny:vocab_size=10,max_position_embeddings=7")
     assert table.total - table.non_embedding == (10 + 7) * 64
 

@@ -153,7 +153,7 @@ def page(site: Path) -> Iterator[chromium.Page]:
 def test_pages_can_be_read_in_the_light_in_the_dark_and_on_a_telephone(
     which: str, site: Path, address: str, page: chromium.Page, axe: str
 ) -> None:
-    """Letters stand out, images are there, nothing is wider than the window, and nothing comes from elsewhere.
+    """Letters have contrast, images are there, nothing is wider than the window, and nothing comes from elsewhere.
 
     axe-core finds nothing serious on a page of every kind.
     """

@@ -1,4 +1,4 @@
-"""Block diagrams: that they show what is there, legibly, and where it stands."""
+"""Block diagrams: that they show what is there, legibly, and in its place."""
 
 import re
 from itertools import combinations
@@ -66,7 +66,7 @@ def test_every_step_has_a_box_of_its_own_that_holds_its_words(name):
         assert left <= box[0] and box[2] <= left + width and top <= box[1] and box[3] <= top + height
 
 
-def test_norms_stand_where_the_placement_says():
+def test_norms_are_drawn_at_their_placement():
     """The sum is a circle; below it is the branch, above it what follows."""
 
     def order(placement: str) -> list[str]:
@@ -82,7 +82,7 @@ def test_norms_stand_where_the_placement_says():
     assert order("res-post")[:3] == ["feed-forward", "norm", "+"]
 
 
-def test_parallel_sublayers_stand_side_by_side():
+def test_parallel_sublayers_are_drawn_side_by_side():
     drawn = boxes(ElementTree.fromstring(to_svg(draw("gptj-style@tiny"))))
     (rotary,) = (box for box in drawn if "positions" in box[4])
     (attention,) = (box for box in drawn if "attention" in box[4])
@@ -108,7 +108,7 @@ def test_it_is_text_that_can_be_read_without_seeing_it():
 
 
 @pytest.mark.parametrize("paper", [0, 1], ids=["light", "dark"])
-def test_letters_stand_out_from_every_box(paper):
+def test_letters_have_contrast_to_every_box(paper):
     letters = {"text", "soft", "quirk-text", "badge-text", "dot"}
     for name, pair in FILLS.items():
         if name in ("only", "changed"):

@@ -20,7 +20,7 @@ def test_a_model_is_known_by_its_task(tmp_path: Path) -> None:
     assert_type(zoo.build("bert-style@tiny", "masked-lm", vocab_size=32), ZooForMaskedLM)
 
 
-def test_a_model_whose_task_is_not_written_may_generate() -> None:
+def test_a_model_with_no_literal_task_may_generate() -> None:
     model = zoo.build("gpt2-style@tiny", vocab_size=32)
     assert type(model) is ZooForCausalLM
     model.generate(max_new_tokens=1)

@@ -1,4 +1,4 @@
-"""Claims are about what benchmarks record, and files that say otherwise are refused."""
+"""Claims are about what benchmarks record, and other files are refused."""
 
 import json
 import runpy
@@ -71,7 +71,7 @@ GOOD = {"benchmark": "depth", "conditions": ["6 layers, warm-up"], "variant": "p
         ({}, ConfigError, "missing 1 required positional argument: 'expect'"),
     ],
 )
-def test_a_comparison_that_says_nothing_is_refused(tmp_path: Path, change, error, message: str) -> None:
+def test_an_empty_comparison_is_refused(tmp_path: Path, change, error, message: str) -> None:
     claim = {"claim": "c", "source": "s", "about": ["pre-norm"], "tests": [{**GOOD, **change}]}
     (tmp_path / "mine.yaml").write_text(json.dumps({"a": claim}))
     with pytest.raises(error, match=message):
@@ -102,7 +102,7 @@ def test_a_claim_is_about_the_variants_of_its_tests_unless_it_names_others(tmp_p
         assert found.about == about.get("about", ["pre-norm", "post-norm"])
 
 
-def test_a_name_stands_once(tmp_path: Path) -> None:
+def test_a_name_is_listed_once(tmp_path: Path) -> None:
     claim = {"claim": "c", "source": "s", "about": ["pre-norm"], "tests": [{**GOOD, "expect": "lower"}]}
     for name in ("one", "two"):
         (tmp_path / f"{name}.yaml").write_text(json.dumps({"a": claim}))

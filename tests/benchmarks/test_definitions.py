@@ -63,7 +63,7 @@ def test_all_together_take_about_twelve_hours_and_books_more() -> None:
     assert 8 * 60 < sum(minutes.values()) < 12.5 * 60
 
 
-def test_patterns_stand_for_what_there_is() -> None:
+def test_patterns_match_existing_names() -> None:
     task = find_task("translation")
     assert expand(["vanilla+*"], task) == [f"vanilla+{quirk}" for quirk in VARIANTS.get("vanilla").quirks]
     assert set(expand(["*-norm"], task)) == {"post-norm", "pre-norm", "res-post-norm", "sandwich-norm"}

@@ -99,14 +99,14 @@ def test_the_pareto_front_is_what_none_beats() -> None:
     assert [one.variant for one in front(diverged, "training_flops")] == ["post-norm", "pre-norm"]
 
 
-def test_tables_hold_every_variant_and_say_what_is_missing() -> None:
+def test_tables_hold_every_variant_and_name_missing_ones() -> None:
     verdicts = judge(BENCHMARK, [*BASE, *rows({"rezero": [70.1, 70.9, 70.6, 69.7, 70.3]})])
     table = markdown_table(verdicts)
     assert table.count("\n") == 3 and "`rezero`" in table and "within noise" in table
     assert "Not recorded yet: `post-norm`, `deepnorm`" in description(verdicts)
 
 
-def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
+def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_marked() -> None:
     """Another one might change the verdict. Of two values that were tried, each is at an edge."""
     rates = {"pre-norm": 3e-3, "rezero": 1e-2, "deepnorm": 1e-3}
     settings = {name: {"learning_rate": rate, "weight_decay": 0.1} for name, rate in rates.items()}
@@ -122,7 +122,7 @@ def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
     assert judge(words, [replace(row, settings={"optim": "adamw"}) for row in made]).at_the_edge() == {}
 
 
-def test_published_numbers_stand_beside_ours() -> None:
+def test_published_numbers_are_next_to_ours() -> None:
     char_lm = benchmarks()["char-lm"]
     condition = char_lm.anchors[0].condition
     for loss, words in ((1.885, ", within 0.02 of it"), (2.5, "NOT within 0.02")):

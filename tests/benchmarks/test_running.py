@@ -77,7 +77,7 @@ def test_every_run_is_a_row_with_all_its_numbers(recorded: list[Row]) -> None:
     assert "symbol_accuracy@8x" not in by_name["pre-norm:position=learned"]
 
 
-def test_a_variant_that_is_refused_says_why_and_stops_no_other(recorded: list[Row]) -> None:
+def test_a_refused_variant_has_its_reason_and_stops_no_other(recorded: list[Row]) -> None:
     (refused,) = (row for row in recorded if "alibi" in row.variant)
     assert "sets num_hidden_layers=2" in refused.error and not refused.values
 
@@ -159,7 +159,7 @@ def test_a_folder_with_another_comparison_is_no_result_of_a_variant(benchmark_, 
     assert benchmark.results.read_bytes() == before
 
 
-def test_runs_go_where_the_launcher_puts_them_and_rows_say_where_that_was(
+def test_runs_go_where_the_launcher_puts_them_and_rows_record_it(
     benchmark_: Benchmark, recorded: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = [name for name in benchmark_.variants if "learned" not in name]
@@ -226,7 +226,7 @@ def test_scores_of_a_changed_test_are_not_kept(benchmark_: Benchmark, tmp_path: 
 
 
 @pytest.mark.parametrize("mistaken", [True, False])
-def test_a_score_of_which_the_worse_would_win_is_refused(benchmark_: Benchmark, tmp_path: Path, mistaken: bool) -> None:
+def test_a_score_in_the_wrong_direction_is_refused(benchmark_: Benchmark, tmp_path: Path, mistaken: bool) -> None:
     taken = replace(benchmark_, less_is_better=["symbol_accuracy"] if mistaken else [])
     session = BenchmarkRun(taken, tmp_path, None, None, {"jobs": 1}, False, print)
     scores = {"symbol_accuracy": {"value": 1.0, "higher_is_better": True}}
@@ -249,7 +249,7 @@ def test_rows_of_another_text_are_not_repeated(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_users_text_are_verified_by_their_own_noise(tmp_path: Path, monkeypatch) -> None:
-    """Which those of the text that the benchmark names, with other numbers, say nothing about."""
+    """The noise of the text that the benchmark names does not count."""
     benchmark, text = find_benchmark("char-lm"), tmp_path / "text.txt"
     text.write_text("To be")
     rows = [
@@ -280,12 +280,12 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> Non
 
 
 def test_a_variant_that_is_for_other_tasks_is_left_out_with_the_reason(benchmark_: Benchmark) -> None:
-    told: list[str] = []
-    names = names_to_run(benchmark_, ["marian-style", "gpt2-style"], "short", told.append)
+    reported: list[str] = []
+    names = names_to_run(benchmark_, ["marian-style", "gpt2-style"], "short", reported.append)
     assert names == ["pre-norm:position=sinusoidal", "gpt2-style"]
-    assert len(told) == 1 and told[0].startswith("marian-style is left out: ")
+    assert len(reported) == 1 and reported[0].startswith("marian-style is left out: ")
     with pytest.raises(UnsupportedTaskError):
-        names_to_run(benchmark_, "marian-style", "short", told.append)
+        names_to_run(benchmark_, "marian-style", "short", reported.append)
 
 
 def test_recording_where_nothing_can_be_written_is_refused_before_anything_is_run(benchmark_, tmp_path: Path) -> None:

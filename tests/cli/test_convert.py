@@ -87,7 +87,7 @@ def test_plan_as_json(saved):
     assert plans[0]["target"] == "marian"
     exact = [plan["target"] for plan in plans if plan["exact"]]
     assert exact == ["marian", "bundle", "ctranslate2", "onnx", "openvino", "transformers.js"]
-    assert [plan["target"] for plan in plans[:6]] == exact, "what works stands first"
+    assert [plan["target"] for plan in plans[:6]] == exact, "what works comes first"
     assert all(plan["obstacles"] for plan in plans[6:])
 
 
@@ -114,10 +114,10 @@ def test_the_matrix_is_of_the_variants_that_are_named():
     assert "--matrix takes no -o" in run("export", "d2l-style", "--matrix", "-o", "somewhere").stderr
 
 
-@pytest.mark.parametrize(("arguments", "says"), [((), "DIR"), (("somewhere",), "-o")])
-def test_missing_arguments_are_named(arguments, says):
+@pytest.mark.parametrize(("arguments", "words"), [((), "DIR"), (("somewhere",), "-o")])
+def test_missing_arguments_are_named(arguments, words):
     result = run("export", *arguments)
-    assert result.exit_code == 2 and says in result.output
+    assert result.exit_code == 2 and words in result.output
 
 
 def test_inexact_targets_are_refused_in_one_line(saved, tmp_path):
@@ -128,7 +128,7 @@ def test_inexact_targets_are_refused_in_one_line(saved, tmp_path):
 
 
 @pytest.mark.slow
-def test_export_says_what_it_did(saved, tmp_path):
+def test_export_reports_class_and_difference(saved, tmp_path):
     result = run("export", saved, "-o", tmp_path / "out", "--as", "marian")
     assert result.exit_code == 0 and "MarianMTModel" in result.output
     assert "loaded without the zoo; differs by at most" in result.output

@@ -136,7 +136,7 @@ def test_other_libraries_names_lead_to_the_fields(given, meant):
         assert run.exit_code == 2 and f"did you mean '{meant}'?" in run.stderr
 
 
-def test_synonyms_lead_to_fields_and_stand_for_one_each():
+def test_every_synonym_leads_to_one_field():
     others = [other for names in synonyms.FIELDS.values() for other in names]
     assert len(others) == len(set(others)) and not set(others) & {card.name for card in setting_cards()}
     assert set(synonyms.FIELDS) <= {card.name for card in setting_cards()}

@@ -64,7 +64,7 @@ def test_words_get_their_labels_whichever_side_the_tokenizer_pads(words):
     assert together[1].words[0].score == pytest.approx(alone[1].words[0].score, rel=1e-4)
 
 
-def test_texts_get_their_labels_whatever_stands_around_them(texts):
+def test_texts_get_their_labels_with_anything_around_them(texts):
     found = zoo.predict(texts / "model", ["good thing 3", "  bad thing 2 \n"], batch_size=1)
     assert [one.label for one in found] == ["yes", "no"] and all(one.score > 0.5 for one in found)
     run = command("predict", texts / "model", "good thing 3", "bad thing 2")

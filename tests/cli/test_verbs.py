@@ -147,7 +147,7 @@ def test_env(zoo):
 
 
 @pytest.mark.thorough
-def test_doctor_says_what_pays(zoo):
+def test_doctor_advises_what_pays(zoo):
     found = {finding["topic"]: finding for finding in json.loads(zoo("doctor", "--json").stdout)}
     shown = {"Processor", "Threads", "float32 matmul", "bfloat16 matmul", "Dropout"}
     shown |= {"Padding taken out", "Decode steps"}

@@ -50,7 +50,7 @@ def of_a_user(config):
 
 @register("killed", tasks=("seq2seq-lm",), source="a module of their own")
 def killed(config):
-    '''A variant whose process is killed.'''
+    '''A variant that kills its process.'''
     import os, signal, sys
     if "zoo.comparison.run.fork_server" in getattr(sys.modules["__main__"].__spec__, "name", ""):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -200,7 +200,7 @@ def test_a_changed_checkpoint_is_noticed(compared):
     ids=["ray", "submitit", "submitit-debug"],
 )
 def test_engines_get_whole_runs(compared, launcher, options, monkeypatch):
-    """A run of which all but the last part is done, so that the test is quick."""
+    """A run that lacks its last part only, so that the test is quick."""
     monkeypatch.setenv("RAY_worker_niceness", "0")  # or its workers wait until the other tests are done
     run = compared.runs[0]
     Path(run.folder, RELOADED).unlink()

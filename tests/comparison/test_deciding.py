@@ -120,7 +120,7 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
     assert f"each the mean of {counts} in a band" in to_html(summary)
 
 
-def test_signs_are_told_of_only_where_they_are_tested():
+def test_signs_are_mentioned_only_where_they_are_tested():
     made = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
     other_logits, lost = {"error": "loaded with other logits"}, {"error": "lost", "report": None}
     for changes, shown in (({}, False), (other_logits, True), (lost, True)):

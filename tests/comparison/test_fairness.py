@@ -22,7 +22,7 @@ NAMES = dict.fromkeys(("pre-norm", "pre-norm:norm=rmsnorm", "pre-norm:norm=dyt",
 
 
 def comparison(**changes: Any) -> Comparison:
-    """A comparison whose sweep ends at an edge for one variant and whose matching changed the width of another."""
+    """A comparison with a sweep that ends at an edge for one variant, and another width of another by matching."""
     made = made_up(NAMES, seeds=3)
     recipe = {**made.recipe, "arguments": {"weight_decay": 0.1, "max_steps": 400, "decay": "transformers"}}
     chosen = {

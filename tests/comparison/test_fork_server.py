@@ -54,7 +54,7 @@ def test_each_call_has_its_own_process_and_the_imports_of_its_module(server, tmp
 
 
 @pytest.mark.slow
-def test_where_a_module_cannot_be_imported_nobody_waits(server, tmp_path: Path) -> None:
+def test_a_failed_import_of_a_module_is_not_waited_for(server, tmp_path: Path) -> None:
     half = server("first", "broken")
     assert half.call("broken", f"0={tmp_path / 'never'}") != 0 and not (tmp_path / "never").exists()
 

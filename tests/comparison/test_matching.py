@@ -57,7 +57,7 @@ def test_both_stacks_follow():
     assert even.following("num_hidden_layers", "decoder_layers", 3) == {"num_hidden_layers": 3}
 
 
-def test_what_a_name_says_stays_as_it_is():
+def test_settings_in_a_name_stay():
     found = matched("pre-norm:hidden_size=32")
     assert "hidden_size" not in found.settings and "hidden_size=32" in found.name
     with pytest.raises(ConfigError, match="sets its hidden_size itself; match it by something else: intermediate"):

@@ -20,7 +20,7 @@ def test_no_more_is_written_than_there_are_positions(positions: int) -> None:
     model.generation_config.eos_token_id = None
     answers = Probe((), ("a b", "c"), ("b c", "a")).ask(model, tokenizer, tokenizer)
     assert answers["outputs"].shape == (2, min(positions, LONGEST_TEXT))
-    # Tasks whose labels are spans of the texts have no references.
+    # Tasks with spans of the texts for labels have no references.
     assert Probe((), ("a b", "c")).ask(model, tokenizer, tokenizer)["logits"].shape[0] == 2
 
 

@@ -35,7 +35,7 @@ RAN = {
     "model": {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32},
     "generation": GENERATION,
 }
-"""Another value than the recipe's for every option, and a name whose preset says others still."""
+"""Another value than the recipe's for every option, and a name with a preset that gives others still."""
 
 
 @pytest.fixture(scope="module")

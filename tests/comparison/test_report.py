@@ -146,7 +146,7 @@ def test_headings_sort_by_click_and_by_key(page):
     assert [float(value) for value in column(page, 1)] == scores[::-1]
     page.press(" ", 32, " ")
     assert [float(value) for value in column(page, 1)] == scores
-    # What has no number stands last either way, here the baseline's difference from itself.
+    # What has no number comes last either way, here the baseline's difference from itself.
     for _ in range(2):
         page.click("#table thead th:nth-child(3) button")
         assert column(page, 2)[-1] == "" and "" not in column(page, 2)[:-1]
@@ -235,7 +235,7 @@ def test_ticks_are_round():
     assert Axis("", 0.02, 2.0, 0, 1, str, 4, is_log=True).ticks == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2])
 
 
-def test_words_that_are_wrong_are_told():
+def test_wrong_words_are_marked():
     found = [(piece.text, piece.is_right) for piece in pieces("o gato dorme muito", "o cachorro dorme")]
     assert found == [("o", True), ("gato", False), ("dorme", True), ("muito", False)] and list(pieces("", "a")) == []
 
@@ -248,7 +248,7 @@ def test_the_first_cost_shown_tells_variants_apart():
     assert first_cost(summarize(alike.comparison)) == "parameters"
 
 
-def test_what_was_chosen_is_told():
+def test_chosen_values_are_shown():
     tried = [
         {"name": name, "values": {"learning_rate": rate}, "loss": loss, "chosen": loss == 2.5, "error": None}
         for name in ("vanilla", "pre-norm")

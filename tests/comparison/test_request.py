@@ -42,7 +42,7 @@ WORDS = {
     "baseline": ["--baseline", "pre-norm:position=rotary"],
     "output_dir": ["-o", "/some/where"],
 }
-"""Each option as the command says it that repeats a comparison."""
+"""Each option as it is in the command that repeats a comparison."""
 
 
 def read(words):
@@ -93,7 +93,7 @@ def test_what_would_have_no_effect_is_refused(words, useful):
     assert useful in CliRunner().invoke(verb, words, standalone_mode=False).exception.format_message()
 
 
-def test_the_command_that_repeats_a_comparison_says_every_option():
+def test_the_command_that_repeats_a_comparison_has_every_option():
     assert set(WORDS) == {name for name, one in options().items() if one.flag is not None and one.repeats}
     words = [*NAMES, *(word for name in WORDS if name != "seed" for word in WORDS[name])]
     request = Request(**read(words))

@@ -133,7 +133,7 @@ def test_wrong_wishes(tmp_path):
 
 
 def test_a_diverged_run_is_a_result_and_other_failures_are_tried_again(begun, tmp_path, monkeypatch):
-    """Each of two variants fails once; the one whose loss is no number would do so again."""
+    """Each of two variants fails once; the one with a loss that is no number would do so again."""
     work, failed = worker.work, []
 
     def failing(job):
@@ -204,7 +204,7 @@ def test_a_failed_trial_is_never_the_best(begun):
     assert lowest(trials).run in begun.runs and lowest(trials[:1]) is None
 
 
-def test_examples_that_are_left_out_are_told_once(tmp_path, recwarn):
+def test_examples_that_are_left_out_are_reported_once(tmp_path, recwarn):
     rows = ["en\tpt\n", *(f"A word {i}.\tUma palavra {i}.\n" for i in range(40))]
     (tmp_path / "train.tsv").write_text("".join(rows), encoding="utf-8")
     (tmp_path / "heldout.tsv").write_text("".join(rows[:2]), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Statistics, on results whose answer is known."""
+"""Statistics, on results with a known answer."""
 
 import math
 from dataclasses import replace
@@ -115,7 +115,7 @@ def test_the_sign_test_counts_tosses_of_a_coin():
     assert sign_p(9, 1) == pytest.approx(2 * (1 + 10) / 1024) == sign_p(1, 9)
 
 
-def test_a_planted_difference_is_found_and_its_direction_told():
+def test_a_planted_difference_is_found_with_its_direction():
     generator = np.random.default_rng(0)
     found = 0
     for _ in range(300):
@@ -138,7 +138,7 @@ def test_a_verdict_has_the_direction_of_the_mean_that_was_tested():
     assert verdict(fewer) == WORSE
 
 
-def test_what_cannot_be_told_is_not_told():
+def test_what_cannot_be_decided_is_not_decided():
     *few, tested = compare_all([Pairs([0.7]), Pairs([0.7, 0.70001]), Pairs([0.1, 0.2, 0.3])])
     assert all(verdict(one) == UNKNOWN and one.interval is one.p is None for one in few)
     assert tested.adjusted == tested.p  # not corrected for what was not tested
@@ -155,7 +155,7 @@ def test_holm_goes_down_step_by_step():
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 8])
-def test_intervals_hold_the_mean_as_often_as_they_say(seeds):
+def test_intervals_hold_the_mean_as_often_as_stated(seeds):
     noise = np.random.default_rng(seeds).normal(size=(300 if seeds > 6 else 800, seeds))
     held = np.mean([low < 0 < high for low, high in map(bootstrap_interval, noise)])
     assert held == pytest.approx(min(0.95, most_coverage(seeds)), abs=0.04)
@@ -204,7 +204,7 @@ def test_correction_keeps_the_order_and_is_never_kinder(p_values, random):
     assert holm([p_values[place] for place in order]) == [adjusted[place] for place in order]
 
 
-def test_power_is_what_simulation_says():
+def test_power_is_that_of_a_simulation():
     luck, difference = np.random.default_rng(0), smallest_difference(2.0, 4, tests=3)
     noise = luck.normal(scale=2.0, size=(4000, 4))
     within = [3 * PairedDifference.of(Pairs(row + difference)).p < 0.05 for row in noise]

@@ -79,7 +79,7 @@ def test_equal_numbers_are_called_equal():
     assert "b has the same BLEU as a; fewer than three seeds test nothing." in alone
 
 
-def test_less_is_better_where_the_score_says_so():
+def test_less_is_better_for_scores_marked_so():
     comparison = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
     for run in comparison.runs:
         run.report["scores"]["bleu"] |= {"name": "Perplexity", "higher_is_better": False}
@@ -114,7 +114,7 @@ def test_what_is_missing_is_not_made_up():
 
 
 def test_a_mean_of_the_runs_that_are_left_is_never_the_best():
-    """The one lucky run of a variant whose others diverged beats nothing, in the table and on the front."""
+    """The one lucky run of a variant with others that diverged beats nothing, in the table and on the front."""
     comparison = made_up({"a": (30.0, 0.1), "b": (36.0, 0.1), "c": (31.0, 0.1)}, seeds=3)
     lost = [Run("b", "b", seed=seed, error="diverged") for seed in (1, 2)]
     summary = summarize(replace(comparison, runs=[*comparison.runs[:4], *lost, *comparison.runs[6:]]))
@@ -265,7 +265,7 @@ def test_no_column_is_folded_or_cut(width, seeds):
             assert len(row.rstrip()) == len(lines[start].rstrip()) or row.endswith("identical ")
 
 
-def test_the_table_says_everything():
+def test_the_table_has_every_column():
     text = shown(made_up(seeds=3), 300)
     reported = (" ± ", "+3.39", "0.023", "within noise", "better", "worse", "baseline", "1.90 M", "1.56 M", "470 MiB")
     for part in (*reported, "29.1", "7.82 ms", "217", "identical", "corrected interval"):

@@ -107,7 +107,7 @@ def export_by_verb(translator: Path, target: str, engine: str) -> Path:
 
 @pytest.fixture(scope="session")
 def decoder(traced_once: None) -> ZooPreTrainedModel:
-    """A decoder whose window is shorter than its cache."""
+    """A decoder with a window that is shorter than its cache."""
     return zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1, vocab_size=23)
 
 

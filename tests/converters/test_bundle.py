@@ -72,7 +72,7 @@ def test_only_what_is_needed_is_there():
     assert [word for word in (*parts, *others) if word in code] == []
     assert "class LearnedPosition" in code
     assert "    pass\n" not in code, "loops of nothing are left out"
-    assert "Attention Is All You Need" in code, "what the author says of the variant stays"
+    assert "Attention Is All You Need" in code, "the author's words about the variant stay"
 
 
 def test_files_read_from_settings_to_heads():
@@ -193,7 +193,7 @@ def code_of(folder: Path, plugin: str, built: str) -> str:
 
 @pytest.mark.slow
 def test_a_plugins_variant_brings_its_code(tmp_path):
-    """A variant of another package, whose layer is its own, runs without that package."""
+    """A variant of another package, with a layer of its own, runs without that package."""
     (tmp_path / "outsider.py").write_text(
         textwrap.dedent(
             '''
@@ -330,7 +330,7 @@ def test_packed_documents_stay_apart(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gemma3-style", "modernbert-style"])
-def test_bases_by_layer_are_all_that_a_configuration_says_of_rotation(name, monkeypatch):
+def test_a_configuration_of_rotation_has_bases_by_layer_alone(name, monkeypatch):
     """transformers 5.17 puts another beside the layer types, and then takes its name for a layer type."""
     convert = ZooConfig.convert_rope_params_to_dict
 

@@ -187,7 +187,7 @@ def test_the_loss_of_a_decoder_is_that_of_the_labels_that_count(tmp_path):
     labels = ids.masked_fill(mask == 0, -100)
     labels[0, 3] = -100
     shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
-    shifted[0, -1] = 4  # which only the label says
+    shifted[0, -1] = 4  # which only the label has
     of_update = {"labels": labels, "num_items_in_batch": torch.tensor(11)}
     for given in ({"labels": labels}, {"labels": shifted, "shift_labels": shifted}, of_update):
         expected = model(input_ids=ids, attention_mask=mask, **given).loss

@@ -142,7 +142,7 @@ def quantised(saved):
 
 
 @pytest.mark.slow
-def test_rounded_weights_say_what_they_cost(saved, quantised):
+def test_the_cost_of_rounded_weights_is_reported(saved, quantised):
     folder, said = quantised
     assert "run in llama.cpp; differs by at most" in said and "perplexity on 46 own tokens:" in said, said
     card = (folder / "README.md").read_text()
@@ -283,7 +283,7 @@ def test_a_wrong_file_is_found(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("gpt-neox-style", "as gptneox: hidden_act='gelu', it has 'gelu_new'"),
         ("llama-style:sliding_window=5", "sliding_window=5"),
@@ -313,8 +313,8 @@ def test_a_wrong_file_is_found(saved, tmp_path):
         ("diff-transformer", "the engine cannot: llama.cpp has no architecture like diffllama"),
     ],
 )
-def test_what_llama_cpp_gets_silently_wrong_is_refused(name, says):
-    assert re.search(says, plan_gguf("gguf", tiny(name)).why_not)
+def test_what_llama_cpp_gets_silently_wrong_is_refused(name, message):
+    assert re.search(message, plan_gguf("gguf", tiny(name)).why_not)
 
 
 def test_architectures_without_a_writer_are_llama_cpps_and_classes_of_ours():
@@ -350,10 +350,10 @@ TOKENIZERS = {
 }
 
 
-@pytest.mark.parametrize("says", TOKENIZERS)
-def test_tokenizers_that_llama_cpp_lacks_are_refused_by_name(says, tmp_path):
-    TOKENIZERS[says]().save_pretrained(tmp_path)
-    with pytest.raises(ExportError, match=f"cannot hold this tokenizer: .*{says}.*; valid: byte-level BPE"):
+@pytest.mark.parametrize("message", TOKENIZERS)
+def test_tokenizers_that_llama_cpp_lacks_are_refused_by_name(message, tmp_path):
+    TOKENIZERS[message]().save_pretrained(tmp_path)
+    with pytest.raises(ExportError, match=f"cannot hold this tokenizer: .*{message}.*; valid: byte-level BPE"):
         read_tokenizer(tmp_path, zoo.config("llama-style"))
 
 

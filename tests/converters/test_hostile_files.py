@@ -33,16 +33,16 @@ def convert(folder):
     return run("convert", folder, "-o", out), out
 
 
-def refused(folder, says, file=None):
+def refused(folder, message, file=None):
     """The command fails with one line and writes no file; so does a file of weights alone."""
     before = sorted(folder.parent.iterdir())
     if file is not None:
-        with pytest.raises(ConversionError, match=re.escape(says) or None):
+        with pytest.raises(ConversionError, match=re.escape(message) or None):
             zoo.convert(file)
     result, out = convert(folder)
     assert result.exit_code == 2, result.output
     error = result.stderr.strip().splitlines()[-1]
-    assert error.startswith("zoo: error: ") and says in error
+    assert error.startswith("zoo: error: ") and message in error
     assert "Traceback" not in result.output
     assert not out.exists()
     assert sorted(folder.parent.iterdir()) == before
@@ -185,12 +185,14 @@ CONFIGURATIONS = {
 """Contents, as text or to be written as JSON, by the error."""
 
 
-@pytest.mark.parametrize(("says", "name"), [(says, name) for says, some in CONFIGURATIONS.items() for name in some])
-def test_configurations(folder, says, name):
+@pytest.mark.parametrize(
+    ("message", "name"), [(message, name) for message, some in CONFIGURATIONS.items() for name in some]
+)
+def test_configurations(folder, message, name):
     (folder / "evil.py").write_text(f"open({str(folder.parent / 'victim')!r}, 'w')\nclass Config: pass\n")
-    config = CONFIGURATIONS[says][name]
+    config = CONFIGURATIONS[message][name]
     (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
-    refused(folder, says)
+    refused(folder, message)
 
 
 def test_nan_weights_are_reported_and_kept(folder):

@@ -1,4 +1,4 @@
-"""Whatever a configuration of transformers says is converted as its class computes it, or refused with a reason."""
+"""Any configuration of transformers is converted as its class computes it, or refused with a reason."""
 
 import dataclasses
 import re
@@ -98,7 +98,7 @@ def configurations(family):
 
 
 RARELY_ACCEPTED = ("GPT2", "OPT", "Roberta", "RobertaPreLayerNorm", "XLM")
-"""Classes many of whose switches have no counterpart: of few configurations none may be converted."""
+"""Classes with many switches without a counterpart: of few configurations none may be converted."""
 
 NOT_A_CONFIGURATION = (
     ArithmeticError,

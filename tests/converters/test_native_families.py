@@ -128,7 +128,7 @@ def test_every_model_type_has_a_case():
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "says"),
+    ("name", "settings", "message"),
     [
         ("FalconForCausalLM", {**FALCON, "alibi": True}, "alibi=True is set"),
         ("CohereForCausalLM", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
@@ -170,8 +170,8 @@ def test_every_model_type_has_a_case():
         ("BartForSequenceClassification", BART, "BartForSequenceClassification has a head"),
     ],
 )
-def test_what_the_zoo_lacks_is_refused(name, settings, says):
-    with pytest.raises(NoCounterpartError, match=says):
+def test_what_the_zoo_lacks_is_refused(name, settings, message):
+    with pytest.raises(NoCounterpartError, match=message):
         zoo.convert(native_model(name, "", settings))
 
 
@@ -183,7 +183,7 @@ def test_a_class_that_zeroes_the_row_of_padding_is_refused_models_with_another()
 
 
 @pytest.mark.parametrize("eps", [1e-6, 1e-5])
-def test_norms_on_latent_vectors_have_one_epsilon_whatever_that_of_the_others(eps):
+def test_norms_on_latent_vectors_have_one_epsilon_independent_of_the_others(eps):
     """Classes have 1e-6 there, and theirs in the other norms; a model may have one for both."""
     settings = {"latent_norm_eps": eps, "layer_norm_eps": 1e-3, "vocab_size": 20}
     model = zoo.build("deepseek-v3-style@tiny", **settings)
@@ -212,7 +212,7 @@ def test_a_factor_on_the_logits_that_is_no_whole_width_goes_into_the_output_proj
 
 
 def test_norms_are_folded_without_loss():
-    """Two norms become one by what reads them: in 16 bits that would round, so the result is float32, and says so."""
+    """Two norms become one by what reads them: 16 bits would round, so the result is float32, with a warning."""
     native = native_model("GPTNeoX", "ForCausalLM", NEOX, dtype=torch.bfloat16)
     with pytest.warns(LostInputWarning, match="stored in float32"):
         model = zoo.convert(native)

@@ -101,7 +101,7 @@ def test_computed_positions_are_recognised():
 
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta", "XLM"])
-def test_classifiers_by_the_first_position_are_compared_where_padding_stands_there(family, monkeypatch):
+def test_classifiers_by_the_first_position_are_compared_with_padding_there(family, monkeypatch):
     sizes = {"Bert": ENCODER, "Roberta": ROBERTA, "XLM": XLM}[family]
     native = native_model(family, "ForSequenceClassification", sizes)
     zoo.convert(native)
@@ -219,7 +219,7 @@ def test_token_types_are_carried_over(tmp_path):
 
 
 def test_a_model_that_is_read_wrongly_is_refused(monkeypatch):
-    """Here an epsilon, in 16-bit weights, whose own rounding would hide that."""
+    """Here an epsilon, in 16-bit weights, with rounding that would hide that."""
     read = Llama.read_config
     monkeypatch.setattr(Llama, "read_config", lambda self, *given: {**read(self, *given), "layer_norm_eps": 2e-5})
     native = native_model("Llama", "ForCausalLM", LLAMA, dtype=torch.bfloat16)
@@ -230,7 +230,7 @@ def test_a_model_that_is_read_wrongly_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("task", [None, "feature-extraction"])
-def test_a_model_keeps_its_dtype_whatever_it_was_loaded_in(task, tmp_path):
+def test_a_model_keeps_its_dtype_when_loaded_in_another(task, tmp_path):
     """One that is read in 16 bits, cast to train, and changed by less than they hold; and one that is cast to them."""
     native_model("Llama", "ForCausalLM", LLAMA, dtype=torch.bfloat16).save_pretrained(tmp_path)
     native = transformers.LlamaForCausalLM.from_pretrained(tmp_path).float()

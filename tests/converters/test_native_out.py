@@ -156,10 +156,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "task", "settings", "target", "says"), REFUSED)
-def test_what_is_not_exact_is_refused_with_the_reason(name, task, settings, target, says):
+@pytest.mark.parametrize(("name", "task", "settings", "target", "message"), REFUSED)
+def test_what_is_not_exact_is_refused_with_the_reason(name, task, settings, target, message):
     (plan,) = plan_export(zoo_model(name, task, dtype=torch.float32, **settings), [target])
-    assert not plan.exact and re.search(says, plan.why_not)
+    assert not plan.exact and re.search(message, plan.why_not)
 
 
 @pytest.mark.parametrize("target", ["granite", "hyperclovax", "minicpm3"])
@@ -263,7 +263,7 @@ def test_other_tokens_are_an_error():
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "side", "says"),
+    ("name", "settings", "side", "message"),
     [
         ("gpt2-style", dict(pad_token_id=2), "right", "ends texts with pad_token_id=2"),
         ("gpt2-style", {}, "left", None),
@@ -271,7 +271,7 @@ def test_other_tokens_are_an_error():
         ("bert-style", {}, "right", None),
     ],
 )
-def test_tokenizers_by_which_a_class_would_read_another_token_are_refused(name, settings, side, says, tmp_path):
+def test_tokenizers_by_which_a_class_would_read_another_token_are_refused(name, settings, side, message, tmp_path):
     """Classifiers of transformers find the first token by its position, and the last one by the id of padding."""
     tokenizer = train_bpe(["It is 12345"] * 3, vocab_size=300)
     tokenizer.save_pretrained(tmp_path / "saved")
@@ -279,11 +279,11 @@ def test_tokenizers_by_which_a_class_would_read_another_token_are_refused(name, 
     written.write_text(json.dumps({**json.loads(written.read_text()), "padding_side": side}))
     sizes = dict(vocab_size=300, hidden_size=16, num_attention_heads=2, intermediate_size=24)
     zoo.build(name, "sequence-classification", **sizes, **settings).save_pretrained(tmp_path / "saved")
-    with pytest.raises(ExportError, match=says) if says else nullcontext():
+    with pytest.raises(ExportError, match=message) if message else nullcontext():
         zoo.export(tmp_path / "saved", tmp_path / "out", fresh_process=False)
 
 
-def test_a_model_that_predicts_masked_tokens_earlier_says_so(tmp_path):
+def test_a_model_that_predicts_masked_tokens_earlier_is_noted(tmp_path):
     model = zoo_model("bert-style", "masked-lm", dtype=torch.float32, masked_next_token=True)
     report = zoo.export(model, tmp_path / "out", "bert", fresh_process=False)
     assert any("predicted one position earlier" in note for note in report.notes)

@@ -118,7 +118,7 @@ def test_files_give_the_same_model(case, tmp_path):
 
 
 class Nested(torch.nn.Module):
-    """A live module whose state_dict has given keys."""
+    """A live module with given keys in its state_dict."""
 
     def __init__(self, tensors):
         super().__init__()
@@ -169,7 +169,7 @@ def test_sizes_are_read_off_the_shapes():
         ("explicando", ("num_attention_heads", "decoder_attention_heads", "input_characters", "output_characters")),
     ],
 )
-def test_what_shapes_do_not_say_is_asked_for_by_name(name, asked):
+def test_settings_that_no_shape_shows_are_asked_for_by_name(name, asked):
     with pytest.raises(errors.MissingHintError) as caught:
         zoo.convert(CASES[name][0]())
     assert caught.value.missing == asked
@@ -184,7 +184,7 @@ MISSPELT, ONE = dict(num_atention_heads=3), torch.zeros(1)
 
 
 @pytest.mark.parametrize(
-    ("source", "hints", "error", "says"),
+    ("source", "hints", "error", "message"),
     [
         (nlpt.random_state_dict, MISSPELT, UnknownOverrideError, "did you mean 'num_attention_heads'"),
         (nlpt.random_state_dict, dict(task="masked-lm"), errors.ConversionError, "task='masked-lm' was given"),
@@ -200,8 +200,8 @@ MISSPELT, ONE = dict(num_atention_heads=3), torch.zeros(1)
         (dict(w=ONE, epoch=3), {}, errors.ConversionError, "no tensors: epoch"),
     ],
 )
-def test_wrong_hints_and_unknown_formats_are_refused(source, hints, error, says):
-    with pytest.raises(error, match=says):
+def test_wrong_hints_and_unknown_formats_are_refused(source, hints, error, message):
+    with pytest.raises(error, match=message):
         zoo.convert(source() if callable(source) else source, **hints)
 
 

@@ -1,4 +1,4 @@
-"""The page on converters says what is planned, and what was measured."""
+"""The page on converters has what is planned, and what was measured."""
 
 import re
 from pathlib import Path

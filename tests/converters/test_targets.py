@@ -100,7 +100,7 @@ def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("target", "name", "task", "settings", "says"),
+    ("target", "name", "task", "settings", "message"),
     [
         ("onnx", "llama-style:attention=latent", None, {}, "caches no keys and values of every layer"),
         ("onnx", "llama-style:attention=kv-sharing", None, {}, "caches no keys and values of every layer"),
@@ -123,17 +123,17 @@ def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain
         ("transformers.js", "llama-style:attention=latent", None, {}, "as llama: attention='latent'"),
     ],
 )
-def test_what_an_engine_lacks_is_refused_by_name(target, name, task, settings, says):
+def test_what_an_engine_lacks_is_refused_by_name(target, name, task, settings, message):
     plan = TARGETS.get(target).plan(zoo_model(name, task, dtype=torch.float32, **settings))
-    assert not plan.exact and re.search(says, plan.why_not)
+    assert not plan.exact and re.search(message, plan.why_not)
 
 
 @pytest.mark.parametrize("target", ["plain", "gpt2", *(name for name in TARGETS if name != "bundle")])
 def test_another_dtype_is_refused_with_those_of_the_target(target, plain, tmp_path):
     model = zoo.build("gpt2-style@tiny", vocab_size=20)
     dtypes = getattr(TARGETS.get(target), "dtypes", ()) if target in TARGETS else ()
-    says = f"valid for {target}: {', '.join(dtypes)}" if dtypes else "only exports to ctranslate2.* take one"
-    with pytest.raises(ExportError, match=says):
+    message = f"valid for {target}: {', '.join(dtypes)}" if dtypes else "only exports to ctranslate2.* take one"
+    with pytest.raises(ExportError, match=message):
         zoo.export(model, tmp_path / "out", target, dtype="int3")
     assert not (tmp_path / "out").exists()
 
@@ -146,7 +146,7 @@ def test_another_dtype_is_refused_with_those_of_the_target(target, plain, tmp_pa
         *(("gguf", "gguf", "gguf"), ("gguf", "xllamacpp", "gguf")),
     ],
 )
-def test_a_missing_extra_says_what_to_install(target, module, extra, tmp_path, monkeypatch):
+def test_a_missing_extra_names_what_to_install(target, module, extra, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'transformer-zoo\[{extra}\]'"):
         zoo.export(zoo_model("gpt2-style"), tmp_path / "out", target, dtype="int8" if module == "nncf" else None)

@@ -71,7 +71,7 @@ def test_all_three_classes(norm_first, bias, inputs, tmp_path):
         assert all(torch.equal(back[key], value) for key, value in weights.items())
 
 
-def test_what_the_file_does_not_say_is_asked_for():
+def test_settings_that_the_file_lacks_are_asked_for():
     weights = transformer().state_dict()
     assert sniff(weights) == "torch-nn"
     with pytest.raises(MissingHintError, match=r"num_attention_heads \(nhead\), norm_placement .*, hidden_act"):
@@ -124,16 +124,16 @@ def test_keys_that_do_not_fit_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("name", "task", "settings", "says"),
+    ("name", "task", "settings", "message"),
     [
         ("post-norm", "feature-extraction", {}, "embedding_norm is True"),
         ("pre-norm", "masked-lm", dict(position="none"), "ZooForMaskedLM has a head"),
         ("pre-norm", "feature-extraction", dict(position="rotary"), "position is 'rotary', it has 'none'"),
     ],
 )
-def test_what_it_does_not_compute_does_not_go_back(name, task, settings, says):
+def test_what_it_does_not_compute_does_not_go_back(name, task, settings, message):
     sizes = dict(vocab_size=5, hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1)
-    with pytest.raises(NotConvertibleError, match=says):
+    with pytest.raises(NotConvertibleError, match=message):
         convert_back(zoo.build(name, task, **sizes, **settings), "torch-nn")
 
 

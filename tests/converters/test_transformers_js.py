@@ -135,18 +135,18 @@ def test_tokenizers_are_written_by_parts_that_are_alike(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "added", "says"),
+    ("model", "added", "message"),
     [
         (models.BPE(continuing_subword_prefix="##"), AddedToken("x"), "model BPE with continuing_subword_prefix='##'"),
         (models.Unigram([("a", 0.0)], 0, True), AddedToken("x"), "model Unigram with byte_fallback=True"),
         (models.BPE(), AddedToken("x", single_word=True), "added token 'x'; it is added as a single word"),
     ],
 )
-def test_what_transformers_js_ignores_of_a_tokenizer_is_refused(model, added, says, tmp_path):
+def test_what_transformers_js_ignores_of_a_tokenizer_is_refused(model, added, message, tmp_path):
     made = Tokenizer(model)
     made.add_tokens([added])
     made.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ExportError, match=f"it has the {says}"):
+    with pytest.raises(ExportError, match=f"it has the {message}"):
         tokenizer.check(tmp_path / "tokenizer.json")
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Punctuation("merged_with_next")

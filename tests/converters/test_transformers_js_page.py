@@ -50,7 +50,7 @@ def opened(address):
 @pytest.mark.parametrize(
     ("weights", "text"), [("vanilla.en-pt", "Where is the house?"), ("gpt2-style.char-en", "The house")]
 )
-def test_the_page_runs_in_chromium_and_asks_nobody_else(weights, text, shared):
+def test_the_page_runs_in_chromium_and_asks_no_other_host(weights, text, shared):
     folder, address = shared
     result = run("export", weights, "-o", folder / weights, "--as", "transformers.js", "--page")
     assert result.exit_code == 0, result.output

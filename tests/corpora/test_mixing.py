@@ -85,7 +85,7 @@ def sources(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("task", ["language-modeling:block_size=16", "masked-language-modeling:block_size=16"])
-def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources, tmp_path, task):
+def test_a_mixture_is_trained_on_in_one_order_with_any_accumulation(sources, tmp_path, task):
     data = f"{sources['fox']}=0.75+{sources['sea']}=0.25"
     options = {"task": task, "tokenizer": "bpe:vocab_size=400"}
     model = {"model": "bert-style"} if task.startswith("masked") else {}
@@ -157,10 +157,10 @@ def test_mixtures_are_read_from_their_names(tmp_path, monkeypatch):
 
 def test_data_is_given_several_times_on_the_command_line(tmp_path):
     command = data_options(click.command(lambda data, **others: click.echo(repr(data and str(data)))))
-    say = CliRunner().invoke
-    assert say(command, []).output == "None\n" and say(command, ["--data", "books"]).output == "'books'\n"
-    assert say(command, ["--data", "books=0.7", "--data", "x/y=0.3"]).output == "'books=0.7+x/y=0.3'\n"
-    assert "b has no share" in say(command, ["--data", "a=0.7", "--data", "b"]).output
+    call = CliRunner().invoke
+    assert call(command, []).output == "None\n" and call(command, ["--data", "books"]).output == "'books'\n"
+    assert call(command, ["--data", "books=0.7", "--data", "x/y=0.3"]).output == "'books=0.7+x/y=0.3'\n"
+    assert "b has no share" in call(command, ["--data", "a=0.7", "--data", "b"]).output
 
 
 @pytest.mark.parametrize("kind", ["text", "mixture", "stream"])

@@ -18,7 +18,7 @@ from zoo.training.sampling import ShuffledBlocks
 from .conftest import DOCUMENTS, jsonl
 
 
-def test_a_shard_whose_documents_are_all_held_out_has_no_words_to_count():
+def test_a_shard_of_held_out_documents_has_no_words_to_count():
     full, none = (ShardRecord("a", tokens, 1, 9, ("", ""), words=tokens) for tokens in (5, 0))
     assert Manifest("", "", "", {}, [full, none]).words == 5
     assert Manifest("", "", "", {}, [full, replace(full, words=0)]).words == 0

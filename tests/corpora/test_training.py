@@ -39,7 +39,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:1 example")
-def test_the_order_is_that_of_the_seed_whatever_the_accumulation_and_interruptions(prepared, tmp_path):
+def test_the_order_is_that_of_the_seed_with_any_accumulation_and_interruptions(prepared, tmp_path):
     whole = by_update(run(tmp_path / "whole", prepared, 1, 6))
     assert all(len(blocks) == 8 for blocks in whole.values()) and len(whole) == 6
     assert by_update(run(tmp_path / "accumulated", prepared, 1, 6, accumulation=2)) == whole

@@ -47,7 +47,7 @@ PARTS = [
     for part in registry.names()
     if part != "mup"
 ]
-"""Each part that ships, in a model of which the rest is usual."""
+"""Each part that ships, in an otherwise usual model."""
 
 SCALED = {"factor": 4.0, "original_max_position_embeddings": 8}
 ROTATIONS = {
@@ -206,7 +206,7 @@ def test_the_page_shows_the_files_as_they_are():
 @pytest.mark.parametrize(("name", "most"), LINES.items())
 def test_files_are_short(name, most):
     lines = source(name).splitlines()
-    assert len(lines) + 2 <= most, "two more say how exact it is"
+    assert len(lines) + 2 <= most, "two more state how exact it is"
     assert max(map(len, lines)) <= 120
 
 
@@ -244,7 +244,7 @@ def test_nothing_that_the_configuration_does_not_use_is_in_a_file():
     others = ("dropout", "LayerNorm", "memory", "if config.", "if self.config.", "zeros_", "width: int")
     assert not [word for word in others if word in text]
     assert "FeedForward(config)" in text, "a setting is read where it is used"
-    assert "def chosen" not in source("mixtral-style"), "a function of which only a variable has the name"
+    assert "def chosen" not in source("mixtral-style"), "a variable has the name of a function"
 
 
 def test_a_mask_that_an_original_does_not_read_may_be_given():

@@ -100,7 +100,7 @@ def lengths_in(model: Any, run: Callable[[], Any], mode: str = "always") -> list
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_are_those_of_the_whole_target_wherever_somebody_may_read_them(name: str) -> None:
+def test_logits_are_those_of_the_whole_target_where_they_may_be_read(name: str) -> None:
     """Up to the last label in training, at every position in evaluation, without gradients, or with a mask."""
     model = trained(name)
     given = batch()

@@ -47,7 +47,7 @@ def rows_seen(task: str, mode: str = "always", name: str = "pre-norm@tiny", **in
         ("sequence-classification", {"attention_mask": RIGHT}, True),
     ],
 )
-def test_padding_is_taken_out_where_nobody_can_tell(task, inputs, supports_unpadding):
+def test_padding_is_removed_where_it_is_unobservable(task, inputs, supports_unpadding):
     assert rows_seen(task, **inputs) == ({1} if supports_unpadding else {2})
 
 
@@ -56,7 +56,7 @@ def test_documents_in_one_row_stay_apart(task, packed):
     subject = new_subject("pre-norm:position=rotary", task)
     inputs = {**subject.inputs(), packed: torch.tensor([[0, 1, 2, 0, 1, 2, 3]]).expand(3, -1), "use_cache": False}
     ids = "decoder_input_ids" if task == "seq2seq-lm" else "input_ids"
-    if task == "seq2seq-lm":  # whose padding would pay
+    if task == "seq2seq-lm":  # its padding would pay
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         inputs["attention_mask"][1:, 1:] = 0
     first, second = ({**inputs, ids: inputs[ids][:, part], packed: None} for part in (slice(3), slice(3, None)))
@@ -97,7 +97,7 @@ def test_the_other_defects_are_unpadded_with_all_their_effects(variant):
     )
 
 
-def test_a_part_of_somebody_elses_keeps_the_padding(monkeypatch):
+def test_a_foreign_part_keeps_the_padding(monkeypatch):
     monkeypatch.setattr(FEED_FORWARDS, "_items", dict(FEED_FORWARDS._items))
     FEED_FORWARDS.register("looks-back", FEED_FORWARDS.get("mlp"))
     assert rows_seen("masked-lm", name="pre-norm@tiny:feed_forward=looks-back", attention_mask=RIGHT) == {2}

@@ -27,7 +27,7 @@ RUNS = [
 
 @pytest.fixture(autouse=True)
 def written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has this CPU for a GPU whose kernel computes in float64 alone."""
+    """Has this CPU for a GPU with a kernel that computes in float64 alone."""
     variable_length.has_kernel.cache_clear()
     monkeypatch.setattr(variable_length, "HALF", (torch.float64,))
     monkeypatch.setattr(variable_length, "has_kernel", lambda device: True)

@@ -66,7 +66,7 @@ def run(subject: Subject, model: ZooPreTrainedModel, mode: str = "always") -> tu
 
 
 @pytest.mark.parametrize("touch", TOUCHES)
-def test_what_somebody_has_a_hand_in_keeps_its_padding(touch):
+def test_hooked_or_patched_modules_keep_their_padding(touch):
     subject = new_subject("pre-norm", "causal-lm")
     model = subject.copy()
     assert run(subject, model)[1] == {1}
@@ -87,7 +87,7 @@ def test_the_norm_behind_the_layers_is_seen_with_padding():
     assert shapes == [(3, 4, subject.config.hidden_size)]
 
 
-def test_an_sdpa_of_somebodys_own_is_asked(monkeypatch):
+def test_a_replaced_sdpa_is_called(monkeypatch):
     def negative(*args, **kwargs):
         mixed, weights = sdpa_attention_forward(*args, **kwargs)
         return -mixed, weights
@@ -132,7 +132,7 @@ def test_attribution_to_a_layer_has_the_shape_of_the_batch(name, task):
 
 
 @pytest.mark.parametrize(("name", "task"), SUBJECTS)
-def test_a_layer_of_somebodys_own_gets_the_batch(name, task):
+def test_a_layer_of_a_user_gets_the_batch(name, task):
     subject = new_subject(name, task)
     model = subject.copy()
     stack_of(model).layers[0].mlp = Backwards()

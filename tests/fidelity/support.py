@@ -63,7 +63,7 @@ def _gradient(parameter: Tensor) -> Tensor:
 
 
 def origin_of(model: ZooPreTrainedModel) -> str:
-    """The converter whose document a model's variant reproduces."""
+    """The converter of the document that a model's variant reproduces."""
     return next(name for name in CONVERTERS if CONVERTERS.get(name).variant == model.config.variant)
 
 

@@ -89,7 +89,7 @@ def test_translate_refuses_what_the_original_cannot_read():
 
 
 def full(quirk):
-    """A model with all quirks and its twin without one, newly built where a checkpoint cannot say the difference."""
+    """A model with all quirks and its twin without one, newly built where a checkpoint does not hold the difference."""
     sizes = dict(vocab_size=12, decoder_vocab_size=7, hidden_size=12, num_hidden_layers=2, intermediate_size=20)
     sizes |= dict(num_attention_heads=3, seed=0, dtype=torch.float64)
     quirks = support.all_but("explicando", quirk)
@@ -114,7 +114,7 @@ def test_memory_makes_queries():
     assert wider(input_ids=ids).logits.shape == (6, ids.shape[1], 12)
 
 
-def test_self_attention_stands_bare():
+def test_self_attention_is_bare():
     _, ids = batch()
     on, off = full("self-attention-stands-bare")
     layer = on.model.decoder.layers[0]

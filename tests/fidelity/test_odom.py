@@ -141,7 +141,7 @@ def test_decoder_sees_the_future_but_not_padding():
 
 
 def test_padding_is_attended():
-    """Within a batch, whose softmax runs over the rows, so that only an unread mask leaves the output alone."""
+    """Within a batch, as the softmax runs over the rows, so that only an unread mask leaves the output alone."""
     x_1, x_2 = odom.random_inputs()
     mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
     on, off = support.with_and_without("odom-style", "padding-is-attended", odom.random_state_dict())

@@ -106,7 +106,7 @@ def test_one_that_is_hardly_faster_is_not_worth_it(engines, clock):
 
 
 def test_padding_does_not_count(engines, clock):
-    """What stands at padding is anything, in another engine as well."""
+    """Outputs at padding may be anything, in another engine as well."""
 
     class Filling(Pretended):
         def run(self, model, source):
@@ -242,9 +242,9 @@ def test_a_kept_export_computes_the_same(cache):
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_the_fastest_and_says_what_each_took(engines, tmp_path, cache):
+def test_the_command_line_takes_the_fastest_and_shows_the_time_of_each(engines, tmp_path, cache):
     pytest.importorskip("ctranslate2")
-    for name in ("onnx", "openvino", "llama.cpp"):  # whose exports take seconds
+    for name in ("onnx", "openvino", "llama.cpp"):  # exports that take seconds
         del engines._items[name]
     task = TASKS.get("translation")
     examples = task.load().heldout

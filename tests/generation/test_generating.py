@@ -108,7 +108,7 @@ def test_scores_are_the_models_own_log_probabilities(translator, tokenizers):
     assert checked
 
 
-def test_scores_of_beams_are_log_probabilities_whatever_orders_them(translator, tokenizers):
+def test_scores_of_beams_are_log_probabilities_with_any_length_penalty(translator, tokenizers):
     model = zoo.load(translator)
     end, start = tokenizers.target.eos_token_id, model.config.decoder_start_token_id
     options = {"num_beams": 3, "num_return_sequences": 2, "length_penalty": 3.0}

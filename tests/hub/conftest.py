@@ -97,11 +97,11 @@ class Worker:
         assert answer["error"] is None, answer
         return answer["ok"]
 
-    def refused(self, error: str, says: str, verb: str, *arguments: Any, **options: Any) -> str:
-        """Run a verb that has to fail with an error of this name, and return its message, one line that says this."""
+    def refused(self, error: str, words: str, verb: str, *arguments: Any, **options: Any) -> str:
+        """Run a verb that has to fail with an error of this name, and return its message, one line with these words."""
         answer = self(verb, *arguments, **options)
         message: str = answer["message"]
-        assert answer["error"] == error and says in message and "\n" not in message, answer
+        assert answer["error"] == error and words in message and "\n" not in message, answer
         return message
 
 

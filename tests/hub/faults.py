@@ -11,7 +11,7 @@ the body. flipped: one byte differs. stall: nothing happens for a long time."""
 
 ETAG = "etag"  # A file is called by another name than its own: by the fault's `value`
 
-ECHO, MISSING = "echo", "missing"  # Refusals: one that says the fault's `value`, and one of a revision that is there
+ECHO, MISSING = "echo", "missing"  # Refusals: one with the fault's `value`, and one of a revision that is there
 
 ENDLESS, BOMB = "endless", "bomb"
 """Answers without an end, and answers of a few kilobytes that are gigabytes once they are unpacked."""

@@ -1,4 +1,4 @@
-"""The protocol for large files (Git LFS, basic transfer), whose content goes through a port of its own."""
+"""The protocol for large files (Git LFS, basic transfer), with a port of its own for content."""
 
 import hashlib
 

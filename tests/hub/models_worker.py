@@ -131,7 +131,7 @@ def check_native(folder: Path, name: str, task: str, weights: str = "") -> None:
 
     sys.modules["zoo"] = None  # type: ignore[assignment]
     model = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(repo_of(name, task), revision="native")
-    # As transformers computes this norm, rotations and ALiBi's slopes, whatever the model's type.
+    # As transformers computes this norm, rotations and ALiBi's slopes for any type of model.
     in_float32 = any(hasattr(model.config, name) for name in ("rms_norm_eps", "rope_parameters", "rotary_dim"))
     in_float32 |= model.config.model_type in ("bloom", "roformer", "t5gemma")
     model.config._experts_implementation = "batched_mm"  # PyTorch's grouped product is not for float64

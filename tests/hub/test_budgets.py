@@ -104,7 +104,7 @@ def test_a_size_that_differs_from_the_list_is_refused_before_a_download(hub: Loo
 
 
 def test_xet_storage_is_used_where_it_was_asked_for_or_at_the_hub_itself(hub: LoopbackHub, worker: Start) -> None:
-    """Because hf_xet reads whatever it is sent, a Hub of another address is asked over HTTP."""
+    """Because hf_xet reads anything that it is sent, a Hub of another address is asked over HTTP."""
     hub.storage.put("org/model", checkpoint())
     assert worker(HF_HUB_DISABLE_XET="")("pull", "org/model")["ok"]["files"] == digests(checkpoint())
     assert not any("xet" in request or "/xorb/" in request for request in hub.log)

@@ -149,7 +149,7 @@ def test_a_variant_that_is_not_there_still_has_a_card(folder: Path, tmp_path: Pa
 HOSTILE = "<script>x</script>`|*[a](http://evil)\n# b"
 
 
-def test_a_card_shows_what_files_say_and_does_nothing_with_it(folder: Path, tmp_path: Path) -> None:
+def test_a_card_shows_the_content_of_files_and_executes_none(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     config = json.loads((folder / "config.json").read_text())
     for key, value in config.items():

@@ -36,7 +36,7 @@ def test_a_folder_is_filled_and_kept_up_to_date(hub: LoopbackHub, worker: Start,
     assert files == digests({**checkpoint(b"second"), "mine.txt": b"mine"})
 
 
-def test_a_folder_of_somebody_else_is_left_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+def test_a_foreign_folder_is_left_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     hub.storage.put("org/model", checkpoint())
     folder = write(tmp_path / "out", {"config.json": b"mine"})
     worker().refused("OutputExistsError", "not empty", "pull", "org/model", local_dir=folder)

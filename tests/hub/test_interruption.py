@@ -59,7 +59,7 @@ def test_an_interrupted_push_changes_nothing(hub: LoopbackHub, tmp_path: Path, w
 @pytest.mark.parametrize(
     ("where", "kind"), [("POST .*/commit/", "stall"), ("POST .*/commit/", HELD), ("GET .*/tree/", HELD)]
 )
-def test_an_interrupted_push_says_whether_its_commit_landed(
+def test_an_interrupted_push_reports_whether_its_commit_landed(
     hub: LoopbackHub, tmp_path: Path, where: str, kind: str
 ) -> None:
     """The last one is at the list of files that follows the commit."""

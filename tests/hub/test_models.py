@@ -55,7 +55,7 @@ def test_every_variant_comes_back_in_all_three_ways(hub: LoopbackHub, tmp_path: 
 
 
 @pytest.mark.slow
-def test_code_and_native_export_are_verified_and_pushed_beside_the_model(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_code_and_native_export_are_verified_and_pushed_with_the_model(hub: LoopbackHub, tmp_path: Path) -> None:
     run(hub, tmp_path / "home", "push-with-all", tmp_path / "kept", ["vanilla=seq2seq-lm"])
     files, native = (hub.storage.contents("org/vanilla-seq2seq-lm", revision) for revision in ("main", "native"))
     assert files["config.json"] != native["config.json"] and b"MarianMTModel" in native["config.json"]

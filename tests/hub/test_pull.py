@@ -35,7 +35,7 @@ def test_a_missing_revision_names_the_nearest(hub: LoopbackHub, worker: Start) -
 
 
 @pytest.mark.parametrize(
-    ("repo_id", "token", "says"),
+    ("repo_id", "token", "words"),
     [
         ("org/nothing", READ, "does not exist, or is private"),
         ("org/private", STRANGER, "does not exist, or is private"),
@@ -45,12 +45,12 @@ def test_a_missing_revision_names_the_nearest(hub: LoopbackHub, worker: Start) -
     ],
 )
 def test_what_may_not_be_seen_is_said_in_one_line(
-    hub: LoopbackHub, worker: Start, repo_id: str, token: str, says: str
+    hub: LoopbackHub, worker: Start, repo_id: str, token: str, words: str
 ) -> None:
     hub.storage.put("org/private", checkpoint(), private=True)
     hub.storage.put("org/gated", checkpoint(), gated=True)
     hub.storage.create("org/data", kind="dataset")
-    worker(token).refused("HubAccessError", says, "pull", repo_id)
+    worker(token).refused("HubAccessError", words, "pull", repo_id)
 
 
 def test_a_private_model_is_there_for_its_owner(hub: LoopbackHub, worker: Start) -> None:

@@ -95,7 +95,7 @@ LITTER = (
 )
 
 
-def test_what_belongs_to_no_model_stays_behind(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+def test_what_belongs_to_no_model_is_left_out(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     more = {"target/tokenizer.json": b"{}", "chat_template.jinja": b"x", "LICENSE": b"x", "vocab.txt": b"x"}
     pickle = {"model.bin": b"PK and a pickle"}
     folder = write(tmp_path / "model", {**checkpoint(), **more, **pickle, **dict.fromkeys(LITTER, b"1")})
@@ -214,8 +214,8 @@ def test_nothing_is_pushed_where_others_see_it_who_should_not(hub: LoopbackHub, 
     assert hub.storage.repo("org/model")["private"]
     assert process("push", folder, "org/model", private=True)["error"] is None
     before = hub.storage.put("org/seen", checkpoint(b"seen"))
-    for repo_id, private, says in (("org/seen", True, "is public"), ("org/model", False, "is private")):
-        process.refused("VisibilityError", says, "push", folder, repo_id, private=private)
+    for repo_id, private, words in (("org/seen", True, "is public"), ("org/model", False, "is private")):
+        process.refused("VisibilityError", words, "push", folder, repo_id, private=private)
     assert hub.storage.repo("org/seen")["refs"]["main"] == before
 
 
@@ -232,7 +232,7 @@ def test_a_commit_that_cannot_be_confirmed_is_no_failure(
     assert f"commit {head} was made" in process.process.log.read_text()
 
 
-def test_a_commit_of_which_nothing_is_known_is_called_so(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+def test_a_commit_with_an_unknown_outcome_is_called_so(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     hub.storage.put("org/model", checkpoint(b"old"))
     hub.add(Fault("lost", where="POST .*/commit/"))
     hub.add(Fault("403", where="GET .*/commits/"))
@@ -264,7 +264,7 @@ def test_a_name_without_an_owner_is_ones_own(hub: LoopbackHub, worker: Start, tm
     assert answer["ok"]["repo_id"] == "alice/model"
 
 
-def test_a_push_by_somebody_else_meanwhile_is_not_overwritten(
+def test_a_concurrent_push_is_not_overwritten(
     hub: LoopbackHub, worker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.storage.put("org/model", checkpoint(b"old"))
@@ -283,7 +283,7 @@ def test_a_push_by_somebody_else_meanwhile_is_not_overwritten(
 
 
 @pytest.mark.parametrize(
-    ("token", "repo_id", "error", "says"),
+    ("token", "repo_id", "error", "words"),
     [
         (READ, "org/model", "HubAccessError", "not allowed"),
         (STRANGER, "org/model", "HubAccessError", "not allowed"),
@@ -297,13 +297,13 @@ def test_a_push_by_somebody_else_meanwhile_is_not_overwritten(
     ],
 )
 def test_what_is_not_allowed_is_said_in_one_line(
-    hub: LoopbackHub, worker: Start, tmp_path: Path, token: str, repo_id: str, error: str, says: str
+    hub: LoopbackHub, worker: Start, tmp_path: Path, token: str, repo_id: str, error: str, words: str
 ) -> None:
     before = hub.storage.put("org/model", checkpoint(b"old"))
     hub.storage.create("org/data", kind="dataset")
     answer = worker(token)("push", write(tmp_path / "model", checkpoint()), repo_id)
     assert answer["error"] == error, answer
-    assert says in answer["message"]
+    assert words in answer["message"]
     assert "\n" not in answer["message"]
     assert hub.storage.repo("org/model")["refs"]["main"] == before
     assert not token or token not in answer["message"] + answer["traceback"]
@@ -391,7 +391,7 @@ def test_the_native_branch_stays_where_the_model_is_refused(hub: LoopbackHub, wo
     process.refused("RepoIdError", "native", "push", tmp_path / "model", "org/model", native=True, create_pr=True)
 
 
-def test_a_space_is_written_beside_the_model(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+def test_a_space_is_written_next_to_the_model(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     files, process = checkpoint(), worker()
     for _ in range(2):  # the second time it is there
         answer = process.ok("push", write(tmp_path / "model", files), "org/model", space=True)

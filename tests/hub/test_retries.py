@@ -80,7 +80,7 @@ print(time.monotonic() - begun)
 """
 
 
-def test_a_machine_without_a_network_says_so_soon_and_once(tmp_path: Path) -> None:
+def test_a_missing_network_is_reported_soon_and_once(tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     own = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     done = run_python(["-c", NO_HUB], env={**kept, **own})
@@ -133,9 +133,9 @@ def test_a_factory_of_sessions_that_a_user_sets_is_asked_and_its_sessions_are_he
     hub.add(Fault("stall", where="org/three"))
     hub.add(Fault(ETAG, where="HEAD .*org/four/.*config.json", value="/etc/passwd"))
     done = run_python(["-c", FACTORY_OF_A_USER, when], env=environment(hub, tmp_path))
-    whose = "the client's" if when == "afterwards" else "the user's"
+    session = "the client's" if when == "afterwards" else "the user's"
     assert done.stdout.splitlines() == [
-        f"pulled by {whose} session",
+        f"pulled by {session} session",
         "pulled by the user's session",
         "HubUnreachableError by the user's session",
         "IntegrityError by the user's session",

@@ -125,7 +125,9 @@ def test_native_checkpoints_are_fetched_converted_kept_and_verified(
 
 
 @pytest.mark.slow
-def test_what_is_not_what_the_name_says_is_refused(hub: LoopbackHub, tmp_path: Path, sources: dict[str, Any]) -> None:
+def test_other_content_than_the_name_promises_is_refused(
+    hub: LoopbackHub, tmp_path: Path, sources: dict[str, Any]
+) -> None:
     """Another variant under the name, and a commit that is not there: nothing is kept."""
     places = sources["places"]
     wrong = {

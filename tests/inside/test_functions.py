@@ -59,7 +59,7 @@ def test_weight_that_falls_on_padding_is_left_out():
     np.testing.assert_allclose(distances(weights, keys).flatten(), 0.5)
 
 
-def test_a_head_that_looks_at_all_tokens_alike_does_so_whatever_its_sink_takes(tokenizers):
+def test_a_head_that_looks_at_all_tokens_alike_does_so_with_any_sink(tokenizers):
     sizes = {**TINY, "vocab_size": len(tokenizers.source)}
     plain, sink = (uniform(zoo.build(f"pre-norm:attention={one}", **sizes)) for one in ("multi-head", "sinks"))
     expected, found = (head_statistics(model, TEXTS, tokenizer=tokenizers)[0] for model in (plain, sink))
@@ -68,7 +68,7 @@ def test_a_head_that_looks_at_all_tokens_alike_does_so_whatever_its_sink_takes(t
 
 
 @pytest.mark.parametrize("placement", ["pre", "post"])
-def test_after_a_layer_the_lens_says_what_a_model_of_so_many_layers_says(placement, tokenizers):
+def test_after_n_layers_the_lens_predicts_as_a_model_of_n_layers(placement, tokenizers):
     name = f"pre-norm:norm_placement={placement},final_norm={placement == 'pre'}"
     sizes = {**TINY, "vocab_size": len(tokenizers.source)}
     model = zoo.build(name, "causal-lm", seed=4, **sizes)

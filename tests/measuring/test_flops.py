@@ -41,7 +41,7 @@ ROTATED = {
 EMBEDDING = {"albert-style": 128}  # Widths of embeddings that are projected
 TRANSFORMS = {"albert-style", "bert-style", "modernbert-style", "roberta-prelayernorm-style", "roformer-style"}
 TRANSFORMS |= {"ltg-bert-style", "gpt-bert-style"}
-DISTANCES = 63  # Buckets of relative distances whose vectors disentangled attention projects
+DISTANCES = 63  # Buckets of relative distances with vectors that disentangled attention projects
 EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),
@@ -220,7 +220,7 @@ ENOUGH = {name for name, _ in enough(DEFAULT_TASKS.items(), kinds_of)}
 @pytest.mark.parametrize(
     "variant", [pytest.param(one, marks=[pytest.mark.nightly] * (one not in ENOUGH)) for one in DEFAULT_TASKS]
 )
-def test_every_variant_needs_what_the_formula_says(variant):
+def test_every_variant_needs_the_operations_of_the_formula(variant):
     task = DEFAULT_TASKS[variant]
     forward = head(variant, task, TARGET if task == "seq2seq-lm" else SOURCE) + stack(variant, SOURCE)
     if task == "seq2seq-lm":

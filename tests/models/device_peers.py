@@ -43,7 +43,7 @@ def t5gemma() -> transformers.T5GemmaForConditionalGeneration:
 
 
 OWN_PEERS: dict[str, Callable[[], transformers.PreTrainedModel]] = {"t5gemma-style": t5gemma}
-"""For variants with whose structure transformers' class for the task has nothing in common."""
+"""For variants with another structure than transformers' class for the task."""
 
 
 def modernbert() -> transformers.ModernBertForMaskedLM:

@@ -103,5 +103,5 @@ def train_with(option: str) -> dict[str, str]:
         with device.counted() as allowed:
             weights_after(Seq2SeqTrainer, PEERS[task](), device, **given)
     evaluations = STEPS if "eval_strategy" in given else 0
-    most = sum(allowed.values()) + AT_A_LOG * (1 + evaluations) + evaluations  # whose loss is a sum, read once
+    most = sum(allowed.values()) + AT_A_LOG * (1 + evaluations) + evaluations  # their loss is a sum, read once
     return wrong if sum(waits.values()) <= most else {**wrong, "waits": f"allowed are {most}: {waits}"}

@@ -113,7 +113,7 @@ LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim
 
 @pytest.mark.parametrize("query_rank", [0, 14], ids=["queries", "latent-queries"])
 def test_latent_attention_reads_one_token_after_the_other_from_its_cache(query_rank: int) -> None:
-    """DeepSeek's class, all of whose layers are dense, is compared with what is converted from it."""
+    """DeepSeek's class with dense layers alone is compared with what is converted from it."""
     own = {**LATENT, "q_lora_rank": query_rank or None, "qk_rope_head_dim": 4, "num_key_value_heads": 4}
     own |= {"rms_norm_eps": 0.1}  # of all norms but those on latent vectors
     native = native_model("DeepseekV3", "ForCausalLM", {**LLAMA, **own, "first_k_dense_replace": 2})

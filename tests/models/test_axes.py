@@ -131,7 +131,7 @@ INITIAL: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("dyt_alpha", {"norm": "dyt"}, [0.5, 0.9]),
 ]
 OF_THE_MODEL = {
-    "variant": "says which builder; every variant has its own tests",
+    "variant": "chooses the builder; every variant has its own tests",
     "quirks": "read by builders",
     "provider": "read when a plugin is missing",
     "providers": "read when a plugin is missing",

@@ -91,14 +91,14 @@ def test_a_defect_is_noticed(name: str, task: str, break_it: Break, monkeypatch:
         break_it(subject.model, monkeypatch)
         with pytest.raises(AssertionError) as failure:
             check(subject)
-    assert len(str(failure.value).splitlines()[0]) > 15, "the message says too little"
+    assert len(str(failure.value).splitlines()[0]) > 15, "the message is too short"
 
 
 def test_every_check_has_a_defect() -> None:
     assert {row[0] for row in DEFECTS} == set(CHECKS.names())
 
 
-def test_a_failing_case_says_which_variant_and_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_case_names_its_variant_and_task(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(case for case in cases("gpt2-style") if case.check.name == "learns_a_batch")
     assert str(case) == "gpt2-style-causal-lm-learns_a_batch"
     defects.never_step(None, monkeypatch)
@@ -140,6 +140,6 @@ def test_subjects_confuse_whoever_mixes_the_stacks_up() -> None:
 
 
 @pytest.mark.parametrize("task", [CAUSAL, MASKED, SEQ2SEQ])
-def test_a_padded_query_whose_window_has_no_token_is_no_defect(task: str) -> None:
+def test_a_padded_query_with_no_token_in_its_window_is_no_defect(task: str) -> None:
     subject = new_subject("pre-norm:sliding_window=2", task)
     CHECKS.get("attention_weights_have_their_documented_shapes").function(subject)

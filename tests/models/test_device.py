@@ -23,7 +23,7 @@ HEADS = [f"{name}/{task}" for name in ONE_TASK for task in VARIANTS.get(name).ta
 
 
 def cases(kind: str, all_of_them: Iterable[str], by_default: Iterable[str]) -> Any:
-    """Parametrizes a test by what the worker does, of which some is left to the night."""
+    """Parametrizes a test by what the worker does; some of it is nightly."""
     chosen = list(by_default)
     return pytest.mark.parametrize(
         "case",

@@ -53,7 +53,7 @@ def test_padding_is_taken_out_once_before_all_layers(name, task, side):
             outputs.loss.backward()
         found.append([outputs.logits[mask.bool()], *(parameter.grad for parameter in model.parameters())])
         model.zero_grad()
-    # Of a decoder, what stands before the first token predicts it, so that such a batch keeps its padding.
+    # Of a decoder, the place before the first token predicts it, so that such a batch keeps its padding.
     assert rows == ({3} if (task, side) == ("causal-lm", "left") else {1})
     if rows == {1}:
         torch.testing.assert_close(found[1], found[0])
@@ -75,7 +75,7 @@ REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("backend", [*FLASH, "kernels-community/flash-attn2", "someone/another-kernel"])
-def test_what_flash_cannot_do_is_refused_even_where_a_kernel_would_stand_in(name, backend):
+def test_what_flash_cannot_do_is_refused_even_with_a_substitute_kernel(name, backend):
     # With `kernels` installed and `flash_attn` not, transformers swaps names before it asks the model.
     with (
         mock.patch.object(modeling, "is_kernels_available", lambda *args, **kwargs: True),
@@ -85,7 +85,7 @@ def test_what_flash_cannot_do_is_refused_even_where_a_kernel_would_stand_in(name
         zoo.build(name, attn_implementation=backend, **SIZES)
 
 
-def test_a_kernel_stands_in_where_flash_would_do():
+def test_a_kernel_substitutes_where_flash_would_do():
     with (
         mock.patch.object(modeling, "is_kernels_available", lambda *args, **kwargs: True),
         mock.patch.object(modeling, "lazy_import_flash_attention", lambda *args, **kwargs: None),
@@ -114,7 +114,7 @@ def test_a_mask_of_queries_and_keys_is_refused_at_the_call(name, task, inputs):
         model(input_ids=torch.ones(1, 3, dtype=torch.long), **inputs)
 
 
-def test_positions_beyond_the_table_are_told_before_they_are_looked_up():
+def test_positions_beyond_the_table_are_refused_before_they_are_looked_up():
     model = zoo.build("gpt2-style", max_position_embeddings=8, **SIZES)
     ids = torch.ones(1, 3, dtype=torch.long)
     with pytest.raises(SequenceTooLongError, match="8"):

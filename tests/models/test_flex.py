@@ -67,14 +67,14 @@ def test_a_mask_of_queries_and_keys_is_that_of_eager_attention(name, shape):
     torch.testing.assert_close(found[1], found[0])
 
 
-def test_it_says_that_it_cannot_drop_weights():
+def test_dropout_of_weights_is_refused_by_name():
     model = zoo.build("gpt2-style", attn_implementation="flex_attention", attention_dropout=0.1, **SIZES).train()
     with pytest.raises(UnsupportedBackendError, match="attention_dropout=0"):
         model(input_ids=torch.ones(1, 3, dtype=torch.long))
 
 
 @pytest.mark.parametrize(("name", "task"), [("llama-style", "causal-lm"), ("t5-style", "seq2seq-lm")])
-def test_it_says_that_it_cannot_generate_with_a_static_cache(name, task):
+def test_generation_with_a_static_cache_is_refused_by_name(name, task):
     model = zoo.build(name, task, attn_implementation="flex_attention", **SIZES)
     ids = torch.randint(5, 60, (2, 4))
     with pytest.raises(UnsupportedBackendError, match="cannot generate with a static cache.*'sdpa'"):

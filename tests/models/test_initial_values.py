@@ -83,7 +83,7 @@ PRESENT = {
     ("english", None),
     *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
 }
-"""Benchmarks, or conditions of them, whose rows are made with the present initial values."""
+"""Benchmarks, or conditions of them, with rows of the present initial values."""
 
 
 @pytest.mark.parametrize("name", sorted(benchmarks().keys() - {name for name, condition in PRESENT if not condition}))

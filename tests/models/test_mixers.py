@@ -74,7 +74,7 @@ def assert_same_outputs(ours: Any, theirs: Any, of_theirs: Any) -> None:
 
 @pytest.mark.parametrize("negative", [False, True])
 def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
-    """transformers' own module, whose projections are apart; whole texts, and one token after the other."""
+    """transformers' own module, with separate projections; whole texts, and one token after the other."""
     settings = {**DELTA, "linear_conv_kernel_dim": 3, "linear_allow_neg_eigval": negative}
     ours = randomized(build_mixer(config(**DECODER, **settings, mixer="gated-delta-net"), 0))
     of_theirs = transformers.OlmoHybridConfig(
@@ -99,7 +99,7 @@ def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
 
 
 def test_what_is_forgotten_at_once_overflows_nothing() -> None:
-    """Decays whose inverses no float holds, as quotients of products over a chunk would need them."""
+    """Decays with inverses that no float holds, as quotients of products over a chunk would need them."""
     tensors = [random(1, 1, 40, 4, seed=seed).requires_grad_() for seed in range(3)]
     decay = torch.full((1, 1, 40, 4), -60.0, dtype=torch.float64, requires_grad=True)
     strength = torch.full((1, 1, 40), 0.5, dtype=torch.float64)

@@ -158,7 +158,7 @@ def test_operations_are_counted_in_training_only() -> None:
     assert with_depths.training - without.training == deeper.training - without.training + more
 
 
-def test_exports_leave_it_out_and_say_so(tmp_path: Path) -> None:
+def test_exports_leave_it_out_with_a_note(tmp_path: Path) -> None:
     model = build().float().eval()
     report = zoo.export(model, tmp_path / "llama", "llama", fresh_process=False)
     said = "The modules of num_nextn_predict_layers=2, which only train, are left out."

@@ -94,7 +94,7 @@ def fault(task: str, pair: tuple[Part, Part]) -> str | None:
         works(task, dict(pair))
     except ConfigError as error:
         return None if len(named(pair, error)) >= 2 else f"{pair}: names one part only: {error}"
-    except Exception as error:  # whatever is raised is what is looked for
+    except Exception as error:  # any exception is a fault
         return f"{pair}: {type(error).__name__}: {error}"
     return None
 

@@ -22,7 +22,7 @@ def test_labels_are_those_of_positions_and_come_from_one_vector_alone() -> None:
     chances = output.logits.detach().log_softmax(-1)[0]
     close(output.loss, -sum(float(chances[place, label]) for place, label in enumerate(labels[0])) / 4, 1e-9)
     states = model.model(ids).last_hidden_state
-    states[:, :-1] = 0  # what stands before the last token can only be seen through it
+    states[:, :-1] = 0  # tokens before the last one can only be seen through it
     close(output.logits, model.classifier(model.pooler(states[:, -1])), 1e-9)
 
 

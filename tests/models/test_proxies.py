@@ -1,7 +1,7 @@
 """What decides about speed and no busy machine can change: operations, operators, breaks in graphs.
 
 Numbers are compared with those of transformers' own classes. Operators are counted outside of the innermost modules:
-what a linear layer or a norm calls is PyTorch's business, what stands between them is ours.
+what a linear layer or a norm calls is PyTorch's business, what is between them is ours.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class EveryOther(Native):
 DEEP = ("n_layer",)
 EVERY_OTHER = {"layer_types": None, "full_attention_interval": 2}
 HYBRIDS = {**dict.fromkeys(("kimi-linear-style", "qwen3-next-style"), "linear_attention"), "lfm2-style": "conv"}
-"""What layers without attention are, of which every other is one here."""
+"""Kinds of layers without attention; every other layer is one here."""
 BERT = Native("Bert", "ForMaskedLM", ENCODER)
 NATIVES = {
     "bert-style": BERT,

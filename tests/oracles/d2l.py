@@ -63,7 +63,7 @@ def init_state(state_dict: StateDict, memory: Tensor, valid_lens: Tensor | None)
 def decoder(
     state_dict: StateDict, ids: Tensor, state: DecoderState, *, num_heads: int, training: bool
 ) -> DecoderOutput:
-    """The decoder stack on one call's tokens, whose positions start at zero whatever the state holds.
+    """The decoder stack on one call's tokens, with positions that start at zero for any state.
 
     In training query t sees the first t + 1 keys, cached ones first. Otherwise every query sees every key.
     """

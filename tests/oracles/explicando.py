@@ -69,7 +69,7 @@ def block(weights: StateDict, x: Tensor, values: Tensor, n_heads: int) -> Tensor
 
 
 def attend(weights: StateDict, x: Tensor, values: Tensor, n_heads: int, hidden: Tensor | None = None) -> Tensor:
-    """Multi-head attention without biases whose queries and keys come from `x` and whose values from `values`.
+    """Multi-head attention without biases: queries and keys come from `x`, values from `values`.
 
     *Shape:* (batch_size, seq_len, embed_dim); `hidden` is True where a query may not look, (seq_len, seq_len)
     """

@@ -1,6 +1,6 @@
 """Oracle for "Transformers", after Frank Odom's article: Transformer.
 
-Works on vectors, not ids, and without masks. One encoder layer, one decoder layer and one head stand for all of them,
+Works on vectors, not ids, and without masks. One encoder layer, one decoder layer and one head represent all of them,
 each under many keys; attention weights are normalised over the BATCH; the output is a softmax over the features.
 """
 
@@ -34,7 +34,7 @@ def scores(state_dict: StateDict, x_1: Tensor, x_2: Tensor) -> Tensor:
 
 
 def attention_sublayer(weights: StateDict, x: Tensor, memory: Tensor) -> Tensor:
-    """Residual attention of `x` to `memory`, whose weights add up to one over the batch, not the keys; layer norm."""
+    """Residual attention of `x` to `memory`, with weights that sum to one over the batch, not the keys; layer norm."""
     outputs = []
     for head in parts(weights, "sublayer.attention_heads."):
         queries, keys, values = (

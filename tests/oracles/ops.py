@@ -50,7 +50,7 @@ def head_columns(width: int, n_heads: int) -> list[slice]:
 
 
 def sinusoids(length: int, width: int, base: float = 10000.0) -> Tensor:
-    """Positions of Vaswani et al. 2017, section 3.5, in float32 whatever the model's dtype.
+    """Positions of Vaswani et al. 2017, section 3.5, in float32 for any dtype of the model.
 
     The originals build their tables in float32, so a float64 model adds float32-rounded sines: an oracle in full
     precision would differ from them by 1e-7 and more.

@@ -103,7 +103,7 @@ def random_classifier_state_dict(
 
 
 def dead_keys(state_dict: StateDict) -> set[str]:
-    """Keys whose values cannot change any output: ten a decoder block."""
+    """Keys with values that cannot change any output: ten a decoder block."""
     return {key for key in state_dict if ".joint_attention." in key or ".norm_3." in key}
 
 

@@ -55,7 +55,7 @@ def test_everything_that_was_registered_is_on_the_card() -> None:
     assert card.deprecated is None
 
 
-def test_it_says_where_the_variant_comes_from_and_where_its_code_is() -> None:
+def test_it_names_the_origin_of_the_variant_and_the_place_of_its_code() -> None:
     card = describe("wave")
     assert (card.module, card.distribution, card.version) == (__name__, None, None)
     assert card.file is not None

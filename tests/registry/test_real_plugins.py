@@ -46,7 +46,7 @@ class WavePosition(Position):
 
 @register("wave-former", tasks=("causal-lm", "masked-lm"), source="a test", defaults={"position": "wave"})
 def wave_former(config):
-    """A Transformer whose positions are a wave."""
+    """A Transformer with a wave for positions."""
     return Transformer()
 '''
 
@@ -185,7 +185,7 @@ def with_all(environment: Environment) -> Any:
 
 def test_a_plugins_variant_is_listed_described_and_built(with_all: Any) -> None:
     assert "wave-former" in with_all["variants"]
-    assert with_all["card"] == ["A Transformer whose positions are a wave.", "zoo-wave", "1.2", "zoo_wave", True]
+    assert with_all["card"] == ["A Transformer with a wave for positions.", "zoo-wave", "1.2", "zoo_wave", True]
     assert with_all["shape"] == [1, 8, 16]
     assert with_all["providers"] == [{"variant": "zoo-wave", "position": "zoo-wave"}, {"position": "zoo-wave"}]
     assert "did you mean 'wave-former'" in with_all["misspelled"]
@@ -263,7 +263,7 @@ def test_plugins_that_are_switched_off_do_not_exist(environment: Environment, wi
     assert result["warnings"] == []
 
 
-def test_a_checkpoint_says_which_plugin_to_install(environment: Environment, with_all: Any) -> None:
+def test_a_checkpoint_names_the_plugin_to_install(environment: Environment, with_all: Any) -> None:
     result = environment.run(
         """
         from transformers import AutoModelForCausalLM

@@ -48,7 +48,7 @@ def test_listing_is_sorted_and_leaves_out_aliases_and_deprecated_names(positions
     assert 1 not in positions
 
 
-def test_unknown_name_says_what_was_given_what_is_valid_and_the_nearest(positions: Positions) -> None:
+def test_an_unknown_name_is_refused_with_valid_ones_and_the_nearest(positions: Positions) -> None:
     positions.register("rotary", 1)
     positions.register("alibi", 2)
     with pytest.raises(UnknownNameError) as caught:
@@ -210,7 +210,7 @@ table.register("rotary", "built-in", module="zoo.models.rotary")
 class TestBuiltIns:
     @pytest.fixture
     def table(self, write_module: WriteModule, monkeypatch: pytest.MonkeyPatch) -> Registry[str]:
-        """A registry whose built-in module takes its time."""
+        """A registry with a slow built-in module."""
         table: Registry[str] = Registry("position", built_in="slow_built_ins")
         monkeypatch.setitem(sys.modules, "shared_table", type(sys)("shared_table"))
         sys.modules["shared_table"].table = table  # type: ignore[attr-defined]

@@ -78,7 +78,7 @@ class TestRegister:
         assert variant.presets == SIZES
         assert variant.origin.module == __name__
 
-    def test_a_single_word_stands_for_a_tuple(self, variants: Variants) -> None:
+    def test_a_single_word_is_a_tuple_of_one(self, variants: Variants) -> None:
         add("plain", tasks="causal-lm", tags="decoder", aliases="simple", limits="No cache.")
         variant = variants.get("simple")
         assert (variant.tasks, variant.tags, variant.aliases) == (("causal-lm",), ("decoder",), ("simple",))
@@ -201,7 +201,7 @@ class TestLookUp:
         with pytest.warns(DeprecatedNameWarning, match="variant 'old' is deprecated: use 'new'"):
             assert variants.get("old").deprecated == "use 'new'"
 
-    def test_a_missing_provider_says_what_to_install(self, variants: Variants) -> None:
+    def test_a_missing_provider_names_what_to_install(self, variants: Variants) -> None:
         with pytest.raises(
             MissingPluginError, match="plugin 'zoo-wave', which is not installed; run `pip install zoo-"
         ):

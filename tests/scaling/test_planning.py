@@ -77,7 +77,7 @@ def slices(made: Plan) -> int:
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_says_by_how_much():
+def test_what_does_not_fit_is_refused_with_its_size():
     with pytest.raises(ConfigError, match=r"takes \d.* GiB on each of 8 devices, .* take more devices"):
         planned(8, "2MB")
     with pytest.raises(ConfigError, match="tie_word_embeddings=False"):
@@ -282,7 +282,7 @@ def test_sizes_are_read(memory):
         ({"optim": "adamw"}, InvalidChoiceError, "adamw_torch"),
     ],
 )
-def test_what_cannot_be_planned_is_told_in_a_line(options, error, message):
+def test_what_cannot_be_planned_is_refused_in_a_line(options, error, message):
     with pytest.raises(error, match=message):
         zoo.plan(WIDE, **options)
 

@@ -122,7 +122,7 @@ def test_no_other_module_listens() -> None:
     assert "api_keys" in (root / "converters/gguf/serving.py").read_text(encoding="utf-8")
 
 
-def test_what_is_missing_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "starlette", None)
     monkeypatch.setattr(sys, "argv", ["zoo.serving", "llama-style.char-en"])
     with pytest.raises(SystemExit, match=r"^zoo: error: .*transformer-zoo\[serving\]"):

@@ -51,9 +51,9 @@ def test_vllm_finds_the_plugin_and_every_class_that_it_names():
     assert all(hasattr(zoo.models, name) for name in ARCHITECTURES)
 
 
-@pytest.mark.parametrize(("engine", "name", "task", "says"), [*REFUSED, *ACCEPTED])
-def test_an_engine_is_refused_where_it_would_leave_something_out(engine, name, task, says):
-    refusal = pytest.raises(UnsupportedBackendError, match=f"'{engine}'.*{says}") if says else nullcontext()
+@pytest.mark.parametrize(("engine", "name", "task", "message"), [*REFUSED, *ACCEPTED])
+def test_an_engine_is_refused_where_it_would_leave_something_out(engine, name, task, message):
+    refusal = pytest.raises(UnsupportedBackendError, match=f"'{engine}'.*{message}") if message else nullcontext()
     variant, _, settings = name.partition(":")
     with engines.registered(engines.Engine(None)):
         ALL_ATTENTION_FUNCTIONS[engine] = ALL_ATTENTION_FUNCTIONS["vllm"]
@@ -88,7 +88,7 @@ def test_a_head_size_that_vllm_lacks_on_cpus_is_refused_there(name, monkeypatch)
 
 
 def test_only_a_plain_norm_is_called_as_engines_know_one():
-    """Modules whose class's name ends in RMSNorm are replaced by an engine's own, which reads `weight` and `eps`."""
+    """An engine replaces modules by the ending RMSNorm of their class, and reads `weight` and `eps` of them."""
     named = {part for part in map(NORMS.get, NORMS) if part.__name__.endswith("RMSNorm")}
     assert named == {NORMS.get("rmsnorm")}
 
@@ -130,7 +130,7 @@ def test_sglang_gets_what_it_hands_to_the_model_and_a_place_for_every_layer():
 
 
 def test_parts_of_attention_leave_its_forward_alone_in_which_vllm_looks():
-    """All but disentangled ones, whose scores of positions no engine computes."""
+    """All but disentangled ones: no engine computes their scores of positions."""
     names = [name for name in ATTENTIONS.names() if not name.startswith("disentangled")]
     parts = [ATTENTIONS.get(name) for name in names if ATTENTIONS.origin(name).built_in]
     assert len(parts) > 10

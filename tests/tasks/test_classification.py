@@ -1,4 +1,4 @@
-"""Text and token classification: labels, their numbers, and which tokens they stand on."""
+"""Text and token classification: labels, their numbers, and the tokens that they belong to."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ def tsv(rows):
     return "".join("\t".join(row) + "\n" for row in [("text", "label"), *rows])
 
 
-def test_labels_are_numbered_in_order_whatever_the_columns_are_called(write):
+def test_labels_are_numbered_in_order_for_any_names_of_columns(write):
     rows = [json.dumps({"id": i, "label": label, "text": text}) for i, (text, label) in enumerate(REVIEWS)]
     task = find_task("text-classification")
     splits = task.load(write("reviews.jsonl", "\n".join(rows)))
@@ -73,7 +73,7 @@ def test_a_folder_without_a_held_out_part_takes_a_file(write):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character", "word", "explicando-character"])
-def test_a_label_stands_on_the_first_piece_of_its_token(write, kind):
+def test_a_label_is_at_the_first_piece_of_its_token(write, kind):
     rows = [{"tokens": ["Ana", "lives", "here"], "tags": ["B-PER", "O", "O"]}, {"tokens": "No way", "tags": "O O"}]
     task = find_task("token-classification")
     splits = task.load(write("a.jsonl", "\n".join(map(json.dumps, rows * 2))))

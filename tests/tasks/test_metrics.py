@@ -58,7 +58,7 @@ def test_scores_are_what_a_loop_counts(rows):
     assert macro_f1_score(answers, labels, 4).value == pytest.approx(100 * sum(found) / len(found), abs=1e-4)
 
 
-def test_an_interval_is_as_wide_as_statistics_say():
+def test_an_interval_has_the_width_of_statistics():
     """Of a share p of n independent examples, 95 % lie within 1.96 standard deviations of sqrt(p (1 - p) / n)."""
     number, share = 1000, 0.8
     labels = np.ones((number, 1), int)

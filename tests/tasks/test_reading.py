@@ -51,7 +51,7 @@ def test_columns_by_number_need_no_header(write):
     assert len(read) == 2 and read[0] == {"0": "Hello.", "1": "Olá.", "line_number": 1}
 
 
-def test_a_first_line_that_looks_like_data_is_told(write):
+def test_a_first_line_that_looks_like_data_is_named(write):
     for name, rows in (("a.tsv", ROWS), ("b.csv", [("1", "two"), ("3", "four")])):
         text = as_tsv(rows).replace("\t", "," if name.endswith("csv") else "\t")
         with pytest.warns(DataWarning, match=r"line 1 was taken for the names .*if that line is data.*--columns 0,1"):

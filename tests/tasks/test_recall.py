@@ -36,7 +36,7 @@ def test_sequences_and_answers_are_equally_long_and_ask_something(task):
 
 
 @pytest.mark.parametrize("task", TASKS[:2])
-def test_every_key_asks_once_for_the_value_that_stands_behind_it(task):
+def test_every_key_asks_once_for_the_value_after_it(task):
     pairs = find_task(task).num_pairs
     for sequence, answers in rows(task):
         values = dict(zip(sequence[: 2 * pairs : 2], sequence[1 : 2 * pairs : 2], strict=True))
@@ -88,7 +88,7 @@ def test_a_key_has_one_value_everywhere(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_labels_stand_where_something_is_asked(task):
+def test_labels_are_at_questions(task):
     made = find_task(task, {"train_examples": 20})
     splits = made.load()
     tokenizers = made.train_tokenizers(splits.train, kind="word", min_frequency=1)
@@ -141,5 +141,5 @@ def test_what_cannot_be_is_refused(task, message):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_they_are_for_language_models_alone_and_say_so(name):
+def test_they_are_for_causal_models_alone(name):
     assert find_task(name).model_tasks == (find_task(name).model_task,) == ("causal-lm",)

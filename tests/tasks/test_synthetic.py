@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         ("compression", "t5-style", None),
     ],
 )
-def test_a_variant_of_another_kind_is_told_what_it_can_do(task, variant, instead):
+def test_a_variant_of_another_kind_is_refused_with_its_own_tasks(task, variant, instead):
     with pytest.raises(UnsupportedTaskError) as caught:
         find_task(task).check_variant(variant)
     assert caught.value.instead == instead

@@ -57,7 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """Runs that differ in what has to be remembered: the order of data, masks, what was best, and the optimiser's state."""
 
-INCIDENTAL = re.compile(r".*seconds|.*_second|.*_runtime|peak_memory")  # What a report says of time and memory
+INCIDENTAL = re.compile(r".*seconds|.*_second|.*_runtime|peak_memory")  # Time and memory in a report
 
 
 def data_of(task: str) -> Splits:
@@ -112,7 +112,7 @@ def whole(folder: Path, setting: str) -> float:
 
 
 def killed(folder: Path, setting: str, seconds: float) -> bool:
-    """Kill a run so many seconds after it has begun to train; says whether it was still running."""
+    """Kill a run so many seconds after it has begun to train; returns whether it was still running."""
     child, begun = in_child(folder, setting)
     with suppress(EOFError):
         begun.recv()

@@ -40,7 +40,7 @@ TOGETHER = 8  # Examples an update, in all processes
 
 
 def run(folder: Path, processes: int, **changed: object) -> dict[str, object]:
-    """Train, and say what came of it."""
+    """Train, and return the results."""
     pairs = TASKS.get("translation").load().train
     data = Splits(pairs.select(range(43)), pairs.select(range(43, 56)))  # neither fills its last batch
     return train_on(data, processes, "pre-norm", output_dir=folder, **changed)

@@ -48,7 +48,7 @@ def test_two_processes_come_to_what_one_comes_to(tmp_path):
         weights = load_file(tmp_path / folder / "model.safetensors")
         for key, weight in expected.items():
             if key.endswith("k_proj.bias"):
-                continue  # has no effect, so its gradient is rounding, of which Adam makes whole steps
+                continue  # has no effect, so its gradient is rounding, and Adam turns that into whole steps
             torch.testing.assert_close(weights[key], weight, msg=f"{folder}: {key}")
 
 

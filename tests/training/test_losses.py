@@ -147,7 +147,7 @@ def test_a_run_is_tried_on_a_block_that_has_masks(tmp_path):
     assert train("pre-norm", task, data=data, settings=sizes, **options).report.heldout_loss > 0
 
 
-def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
+def test_logits_are_computed_where_they_are_read(tmp_path, monkeypatch):
     trainer = trainer_of("causal-lm", tmp_path, label_smoothing_factor=0.1)
     made = []
     forward = trainer.model.forward
@@ -161,7 +161,7 @@ def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
     torch.testing.assert_close(loss, plain)
     monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
     trainer.compute_loss(trainer.model, batch("causal-lm"))
-    assert made[-1], "a projection whose weights are elsewhere was called from outside of its module"
+    assert made[-1], "a projection with weights elsewhere was called from outside of its module"
 
 
 def test_an_evaluation_leaves_out_the_loss_of_routers(tmp_path):
@@ -194,7 +194,7 @@ def test_gradients_are_clipped_as_transformers_clips_them(tmp_path):
         ({"per_device_train_batch_size": 1, "gradient_checkpointing": True}, "shorter sequences or a smaller model"),
     ],
 )
-def test_memory_that_is_not_enough_is_told_with_what_to_take(few, tiny, monkeypatch, arguments, advice):
+def test_a_lack_of_memory_is_named_with_advice(few, tiny, monkeypatch, arguments, advice):
     def no_memory(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 

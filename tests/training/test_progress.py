@@ -42,7 +42,7 @@ def test_disabled_bars_print_nothing(tmp_path, capsys, monkeypatch):
 
 
 def draw(bar, done) -> None:
-    """Let two steps take 0.2 seconds each, after each of which the bar is drawn."""
+    """Let two steps take 0.2 seconds each, and draw the bar after each."""
     bar.mininterval = 0.1
     for _ in range(2):
         bar.start_t -= 0.2

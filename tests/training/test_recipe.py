@@ -1,4 +1,4 @@
-"""Recipes: read, changed, and weighed against what a variant's name says."""
+"""Recipes: read, changed, and weighed against the settings in a variant's name."""
 
 import pytest
 

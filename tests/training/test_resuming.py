@@ -37,7 +37,7 @@ def test_killed_runs_end_with_the_weights_of_a_whole_one(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_runs_killed_at_random_moments_cannot_be_told_from_whole_ones(tmp_path):
+def test_runs_killed_at_random_moments_end_as_whole_ones(tmp_path):
     script = Path(__file__).with_name("kills.py")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, str(script), str(tmp_path), "--kills", "3", "--seed", str(os.getpid())]
@@ -119,7 +119,7 @@ def test_a_checkpoint_is_whole_only_if_every_file_is(finished, interrupted, few,
     assert_same(interrupted, finished)
 
 
-def test_without_a_whole_checkpoint_a_run_begins_anew_and_says_so(finished, interrupted, few, tiny):
+def test_without_a_whole_checkpoint_a_run_restarts_with_a_message(finished, interrupted, few, tiny):
     for seal in Path(f"{interrupted}-checkpoints").glob("*/run.json"):
         seal.unlink()
     with pytest.warns(CheckpointWarning, match="the run begins from the start"):

@@ -89,7 +89,7 @@ def test_copies_of_what_is_chosen_by_are_not_trained_on(tiny):
     assert data.selection.examples == 3 and data.train.examples in (51, 54)  # of three pairs, or of two
 
 
-def test_held_out_texts_are_found_whatever_blanks_are_around_them(tmp_path):
+def test_held_out_texts_are_found_with_any_blanks_around_them(tmp_path):
     for name, texts in (("train", ["a b\n", " c", "d"]), ("heldout", ["a b", "c"])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     splits = find_task("language-modeling").load_from(DataSource(str(tmp_path)))

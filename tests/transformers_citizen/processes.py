@@ -29,7 +29,7 @@ def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str) -> No
     for path in sorted(Path(folder).iterdir()):
         try:
             verdict = {"sliced": compare_one(path, size, kind)}
-        except Exception:  # whatever it is: the verdict tells it, and the other process is not left waiting
+        except Exception:  # any: it is in the verdict, and the other process is not left waiting
             verdict = {"error": traceback.format_exc()}
         if rank == 0 or "error" in verdict:
             (path / f"verdict-{kind}.json").write_text(json.dumps(verdict))

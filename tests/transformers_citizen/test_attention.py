@@ -17,7 +17,7 @@ WEIGHTS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_atte
 
 
 def padded(subject):
-    """Inputs whose first source ends in padding."""
+    """Inputs with a first source that ends in padding."""
     inputs = subject.inputs()
     mask = torch.ones_like(inputs["input_ids"])
     mask[0, -2:] = 0

@@ -58,7 +58,7 @@ def test_an_early_exit_as_assistant_equals_greedy(pair):
     torch.testing.assert_close(subject.run(model), subject.run())
 
 
-def test_a_mask_that_nobody_gave_is_named_as_the_variants_own():
+def test_a_mask_that_was_not_given_is_named_as_the_variants_own():
     model = single(("vanilla+masks-from-token-ids", "seq2seq-lm"))
     with pytest.raises(zoo.base.errors.InputError, match=r"made of the token ids, covers 1 positions.*use_cache=False"):
         model.generate(**prompt(tiny(("vanilla", "seq2seq-lm"))), max_new_tokens=3, use_cache=True)

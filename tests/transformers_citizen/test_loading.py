@@ -149,7 +149,7 @@ def test_weights_of_another_size_are_made_anew_only_if_that_is_asked_for(tmp_pat
 
 
 @support.over(support.ONE_OF_EACH[::2])
-def test_a_stack_of_an_encoder_decoder_stands_alone(pair, tmp_path: Path):
+def test_a_stack_of_an_encoder_decoder_loads_alone(pair, tmp_path: Path):
     subject = support.tiny(pair)
     for name in ("get_encoder", "get_decoder") if subject.stack == "encoder-decoder" else ("get_decoder",):
         stack = getattr(subject.copy(), name)()
@@ -178,7 +178,7 @@ def test_loading_takes_no_random_number_for_weights_that_are_there(pair, saved):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_body_class_stands_for_all_three_stacks(tmp_path: Path):
+def test_the_body_class_loads_all_three_stacks(tmp_path: Path):
     for pair in support.ONE_OF_EACH:
         support.tiny(pair).copy().save_pretrained(tmp_path / pair[0])
         assert type(models.ZooModel.from_pretrained(tmp_path / pair[0])) is type(support.tiny(pair).model.model)

@@ -114,7 +114,7 @@ class Missing(nn.Module):
 def test_two_stages_of_a_pipeline_compute_the_same_or_there_is_no_plan(name):
     subject = tiny((name, "causal-lm"))
     body = subject.body
-    assert body.supports_pp_plan, "without one, vLLM makes stages of whatever has parameters"
+    assert body.supports_pp_plan, "without one, vLLM makes stages of everything with parameters"
     if not (plan := body._pp_plan):
         position, config = type(body.position), subject.config
         added = position.embed is not zoo.models.embedding.Position.embed

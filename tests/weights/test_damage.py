@@ -58,7 +58,7 @@ def test_a_wrong_hash_or_no_record_is_refused(copied: Weights) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": "float16"}, {"num_labels": 7}], ids=["plain", "dtype", "head"])
-def test_weights_of_a_variant_whose_code_changed_are_refused(
+def test_weights_of_a_variant_with_changed_code_are_refused(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
 ) -> None:
     forward = Residual.forward

@@ -79,7 +79,7 @@ def test_noise(found: float, interval: tuple[float, float] | None, expected: boo
     assert ScoreComparison("bleu", recorded, None).within_noise is None
 
 
-def test_another_number_of_labels_makes_a_new_head_and_says_so() -> None:
+def test_another_number_of_labels_makes_a_new_head_with_a_warning() -> None:
     old = zoo.build("vanilla.language")
     with pytest.warns(NewHeadWarning, match=r"new and random, because num_labels=5: .*classifier"):
         new = zoo.build("vanilla.language", num_labels=5)
@@ -91,7 +91,7 @@ def test_another_number_of_labels_makes_a_new_head_and_says_so() -> None:
     assert changed and all("classifier" in name or "score" in name for name in changed)
 
 
-def test_another_vocabulary_makes_new_embeddings_and_says_so() -> None:
+def test_another_vocabulary_makes_new_embeddings_with_a_warning() -> None:
     with pytest.warns(NewHeadWarning, match=r"because vocab_size=30, decoder_vocab_size=30"):
         model = zoo.build("vanilla", weights="en-pt", vocab_size=30, decoder_vocab_size=30)
     assert model.get_input_embeddings().weight.shape[0] == 30

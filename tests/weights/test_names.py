@@ -47,7 +47,7 @@ def test_an_unknown_name_leads_to_the_nearest(name: str, nearest: str) -> None:
         assert caught.value.nearest == nearest
 
 
-def test_a_variant_is_told_its_weights() -> None:
+def test_a_name_of_a_variant_is_refused_with_its_weights() -> None:
     for name, tag in (("vanilla", None), ("vanilla", "pt"), ("vanilla.pt", None)):
         with pytest.raises(UnknownWeightsError) as caught:
             find_weights(name, tag)

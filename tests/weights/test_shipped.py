@@ -1,4 +1,4 @@
-"""What ships: small, whole, good enough, and as its definitions and records say."""
+"""What ships: small, whole, good enough, and as in its definitions and records."""
 
 import json
 import re
@@ -104,7 +104,7 @@ def test_a_name_gives_a_whole_folder(state: str, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", SHIPPED_NAMES)
-def test_records_say_what_definitions_say(name: str) -> None:
+def test_records_agree_with_definitions(name: str) -> None:
     """A definition that was changed has been made again."""
     definition = read_definitions("shipped")[name]
     weights = read_record(SHIPPED / name)
@@ -143,14 +143,14 @@ def test_translators_are_good_enough(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_what_users_try_first_comes_out_right_or_the_card_says_what_does_not(name: str) -> None:
+def test_first_attempts_of_users_come_out_right_or_the_card_names_them(name: str) -> None:
     written = {one.prompt: one.text for one in zoo.generate(name, list(FIRST_TRIES))}
     wrong = [text for text, right in FIRST_TRIES.items() if written[text] != right]
     assert re.findall(r'"(.+?)"', find_weights(name).limits) == wrong
     assert not wrong or name not in ("vanilla.en-pt", "pre-norm.en-pt"), "which the documents show"
 
 
-def test_what_comes_out_wrong_is_told(tmp_path: Path) -> None:
+def test_recorded_limits_are_on_the_card(tmp_path: Path) -> None:
     folder = shutil.copytree(locate("explicando.en-pt"), tmp_path / "weights")
     record = json.loads((folder / RECORD_FILE).read_text())
     (folder / RECORD_FILE).write_text(json.dumps({**record, "limits": "it gets poems wrong"}))
