@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,7 @@ def run(
         conditions=conditions or None,
         launch_with=dict(launch_with),
         progress=not quiet,
-        tell=None if quiet else lambda sentence: click.echo(sentence, err=True),
+        tell=None if quiet else partial(click.echo, err=True),
         **options,
     )
     if as_json:
@@ -150,14 +151,8 @@ def verify(name: str, count: int, seed: int, data: Path | None) -> int:
     from zoo.comparison.benchmarks import verify as repeat
 
     benchmark = find_benchmark(name)
-    repeated = repeat(
-        benchmark,
-        read_rows(benchmark.results),
-        count,
-        data=data,
-        seed=seed,
-        tell=lambda sentence: click.echo(sentence, err=True),
-    )
+    rows = read_rows(benchmark.results)
+    repeated = repeat(benchmark, rows, count, data=data, seed=seed, tell=partial(click.echo, err=True))
     for one in repeated:
         recorded = one.row.values[benchmark.score]
         words = {True: "within the noise", False: "NOT the same", None: "another machine, with speeds of its own"}

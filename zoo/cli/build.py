@@ -20,13 +20,7 @@ from .parameters import PATH, VARIANT_NAME, json_option, once, settings_option, 
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def build(
-    name: str,
-    output: Path,
-    task: str | None,
-    seed: int | None,
-    settings: tuple[tuple[str, Any], ...],
-    force: bool,
-    as_json: bool,
+    name: str, output: Path, settings: tuple[tuple[str, Any], ...], force: bool, as_json: bool, **options: Any
 ) -> None:
     """Build a new model and save it.
 
@@ -40,7 +34,7 @@ def build(
     if own := fields.keys() & {"model", "name", "task", "seed"}:
         raise click.UsageError(f"--set takes fields of the configuration, and {min(own)} is none")
     check_output(output, force=force)
-    model = build_model(name, task, seed=seed, **fields)
+    model = build_model(name, **options, **fields)
     with written_whole(output, force=force) as folder:
         model.save_pretrained(folder)
     files = {file.name: file.stat().st_size for file in sorted(output.iterdir())}

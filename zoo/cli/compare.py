@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,7 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
     """Make an option of a comparison one of the command line; its help has the default where that is None or empty."""
     if option.kind == "flag":
         return click.option(str(option.flag), name, is_flag=True, help=option.about)
-    kinds = {
-        **{"count": click.IntRange(min=1), "path": PATH, "settings": Setting()},
-        **{"number": int, "real": float},
-    }
+    kinds = {"count": click.IntRange(min=1), "path": PATH, "settings": Setting(), "number": int, "real": float}
     spellings = [flag for flag in (option.flag, option.short) if flag is not None]
     several = option.kind in ("values", "settings")
     return click.option(
@@ -127,14 +125,6 @@ def compare(
         write_files(found, tex_columns=chosen)
         return report(found, timings=timings, as_json=as_json)
 
-    def announce(number: int, total: int, label: str) -> None:
-        if not quiet:
-            click.secho(f"[{number}/{total}] {label}", bold=True, err=True)
-
-    def tell(sentence: str) -> None:
-        if not quiet:
-            click.echo(sentence, err=True)
-
     recorded = None
     if repeat is not None:
         recorded = Comparison.read(repeat.parent if repeat.is_file() else repeat)
@@ -147,7 +137,9 @@ def compare(
     }
     if recorded is not None:
         require_same_data(recorded, {**options, "names": names})
-    comparison = run_comparison(names, **arguments, progress=not quiet, on_run=announce, tell=tell)
+    tell = None if quiet else partial(click.echo, err=True)
+    on_run = None if quiet else announce
+    comparison = run_comparison(names, **arguments, progress=not quiet, on_run=on_run, tell=tell)
     if chosen is not None:
         write_files(comparison, tex_columns=chosen)
     code = report(comparison, timings=timings, as_json=as_json)
@@ -158,6 +150,10 @@ def compare(
     for sentence in sentences(numbers):
         click.echo(sentence, err=as_json)
     return code or int(not all(one.equal for one in numbers))
+
+
+def announce(number: int, total: int, label: str) -> None:
+    click.secho(f"[{number}/{total}] {label}", bold=True, err=True)
 
 
 def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, Any, Any, dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import answer, table, width, write, write_json
+from .output import answer, is_narrow, table, width, write, write_json
 from .parameters import PATH, OneOf, json_option, refuse_with
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
         write_json([{**asdict(one), "files": len(one.files), "here": is_here(one)} for one in found])
         return
     rows = [row(one) for one in found]
-    columns = width()
-    names = HEADINGS if columns is None or columns >= WIDE else HEADINGS[:-2]
+    names = HEADINGS[:-2] if is_narrow(WIDE) else HEADINGS
     write(table(names, [row[: len(names)] for row in rows], right=("Words", "Bytes")))
-    if columns is not None:
+    if width() is not None:
         write(f"\nKept in {data_folder()}")
         if there:
             size = sum(one.bytes for one in there)

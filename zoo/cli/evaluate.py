@@ -90,7 +90,6 @@ if TYPE_CHECKING:
 @json_option
 def evaluate(
     model: str,
-    task: str | None,
     data: Path | None,
     generation: tuple[tuple[str, Any], ...],
     outputs: Path | None,
@@ -128,7 +127,6 @@ def evaluate(
     hide_progress_bars()
     evaluation = run_evaluation(
         model,
-        task,
         data=data,
         generation=once(generation),
         progress=not quiet and sys.stderr.isatty(),

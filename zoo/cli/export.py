@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,16 +37,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option
 def export(
-    model: str | None,
-    output: Path | None,
-    target: str | None,
-    dtype: str | None,
-    page: bool,
-    plan: bool,
-    matrix: bool,
-    markdown: bool,
-    force: bool,
-    as_json: bool,
+    model: str | None, output: Path | None, plan: bool, matrix: bool, markdown: bool, as_json: bool, **options: Any
 ) -> None:
     """Write a saved model in a form that needs no zoo.
 
@@ -69,7 +60,7 @@ def export(
     from zoo.converters.exporting import export as export_model
     from zoo.converters.exporting import find_target
 
-    report = export_model(model, output, target, dtype=dtype, page=page, force=force)
+    report = export_model(model, output, **options)
     if as_json:
         write_json(report.to_dict())
         return

@@ -47,6 +47,11 @@ def width() -> int | None:
     return None if columns == UNLIMITED else columns
 
 
+def is_narrow(columns: int) -> bool:
+    """Whether stdout is a terminal with fewer columns."""
+    return console().width < columns
+
+
 def hide_progress_bars() -> None:
     """Hide progress bars of transformers and of the Hub's client."""
     from transformers.utils import logging

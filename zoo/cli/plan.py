@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from .output import heading, indented, table, width, write, write_json
+from .output import heading, indented, is_narrow, table, write, write_json
 from .parameters import VARIANT_OR_SAVED, given_options, json_option, mixture, refuse_with, task_option
 
 if TYPE_CHECKING:
@@ -106,9 +106,8 @@ def plan(
         click.echo(tables.to_markdown(plans), nl=False)
         return
     rows = [tables.row(plan) for plan in plans]
-    columns = width()
     write(Text(tables.heading(plans[0]), style="bold"))
-    if columns is not None and columns < WIDE:
+    if is_narrow(WIDE):
         turned = list(zip(tables.COLUMNS, *rows, strict=True))
         write(table(("", *(["Memory in GiB, on each"] + [""] * (len(rows) - 1))), turned))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,11 +27,9 @@ def predict(
     model: str,
     texts: tuple[str, ...],
     file: Path | None,
-    batch_size: int,
-    device: str | None,
-    engine: str | None,
-    as_json: bool,
     columns: list[str | int] | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Let a trained model label texts or every word of them, or guess masked words.
 
@@ -59,7 +57,7 @@ def predict(
     from zoo.training.predict import predict as predict_labels
 
     hide_progress_bars()
-    labelled = predict_labels(model, lines, batch_size=batch_size, device=device, engine=engine)
+    labelled = predict_labels(model, lines, **options)
     if as_json:
         write_json([label.to_dict() for label in labelled])
         return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from rich.text import Text
 
-from .output import answer, table, width
+from .output import answer, is_narrow, table
 from .parameters import VARIANT_OR_SAVED, json_option, task_option
 
 WIDE = 100  # From how many columns input shapes and classes, or names and numbers of parameters, are shown
@@ -19,9 +21,7 @@ WIDE = 100  # From how many columns input shapes and classes, or names and numbe
 @click.option("--batch-size", default=1, show_default=True, type=click.IntRange(1), help="How many examples to run.")
 @click.option("--seq-len", default=128, show_default=True, type=click.IntRange(1), help="How long they are, at most.")
 @json_option
-def summary(
-    name: str, task: str | None, depth: int | None, every_layer: bool, batch_size: int, seq_len: int, as_json: bool
-) -> None:
+def summary(name: str, task: str | None, every_layer: bool, as_json: bool, **options: Any) -> None:
     """Show a model's layers, the shapes that pass through them, and parameters.
 
     NAME is a variant or the name of weights, DIR a checkpoint's folder. Nothing is allocated. What several modules
@@ -33,9 +33,8 @@ def summary(
 
     if task is not None and is_saved(name):
         raise click.UsageError("--task is what a variant is built for; a checkpoint has its own head")
-    found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
-    columns = width()
-    if columns is not None and columns < WIDE:
+    found = summarise(name, task, fold=not every_layer, **options)
+    if is_narrow(WIDE):
         rows = [(row.label, shape_text(row.output_shape), row.count) for row in found.rows]
         shown = table(("Module", "Output", "Parameters"), rows, right=("Parameters",))
     else:
@@ -59,8 +58,7 @@ def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> Non
 
     counted = count_by_parameter(name, task)
     modules = by_module(counted, fold=not every_layer)
-    columns = width()
-    if columns is not None and columns < WIDE:
+    if is_narrow(WIDE):
         narrow = [(row.name, row.shapes_text(named=False), row.total_text) for row in modules]
         shown = table((*MODULE_HEADINGS[:2], "Total"), narrow, right=("Total",))
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import answer, hide_progress_bars, table, width, write, write_json
+from .output import answer, hide_progress_bars, is_narrow, table, write, write_json
 from .parameters import EXISTING_FOLDER, PATH, json_option, task_option
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
     elif not found:
         wanted = " ".join(patterns)
         click.echo(f"zoo: no weights match{f' {wanted!r}' if wanted else ''}{suggest(wanted, WEIGHTS)}", err=True)
-    elif (columns := width()) is not None and columns < WIDE:
+    elif is_narrow(WIDE):
         write(table(("Name", "Score", "What it does"), [short_row(one) for one in found]))
     else:
         write(table(HEADINGS, [row(one) for one in found], right=("Parameters", "Size")))
