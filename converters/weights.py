@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, logging
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from zoo.base.files import read_json
 from zoo.building.loading import task_of_class
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
+from zoo.models.checkpoint_files import without_progress_bars
 from zoo.models.multi_token_prediction import prediction_depth
 from zoo.registry import Task
 
@@ -142,13 +143,8 @@ def from_weights(
     model_class: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype
 ) -> tuple[Any, dict[str, Any]]:
     """Make a model of weights in memory, without a progress bar, and list the keys that transformers reports."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
+    with without_progress_bars():
         model, report = model_class.from_pretrained(
             None, config=config, state_dict=weights, dtype=dtype, output_loading_info=True
         )
-    finally:
-        if shown:
-            logging.enable_progress_bar()
     return model.eval(), {word: keys for word, keys in report.items() if keys}

@@ -23,8 +23,9 @@ from zoo.base.errors import ZooError
 from zoo.base.files import read_json
 from zoo.data.tasks import load_tokenizers
 from zoo.data.tokenizers.pairs import train_tokenizers
-from zoo.hub.folders import check_shards, tensor_shapes
+from zoo.hub.folders import check_shards
 from zoo.models import ZooConfig
+from zoo.models.checkpoint_files import saved_shapes
 
 EXAMPLES = os.environ.get("ZOO_FUZZ_EXAMPLES")
 FIXTURE = HealthCheck.function_scoped_fixture
@@ -52,7 +53,7 @@ def load_by_auto_class(folder: Path) -> None:
 
 TARGETS = {
     "config": Target("config.json", (zoo.load, load_by_auto_class)),
-    "weights": Target("model.safetensors", (zoo.load, load_by_auto_class, tensor_shapes, check_shards)),
+    "weights": Target("model.safetensors", (zoo.load, load_by_auto_class, saved_shapes, check_shards)),
     "tokenizer": Target("tokenizer.json", (load_tokenizers,)),
 }
 

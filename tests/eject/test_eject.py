@@ -280,6 +280,14 @@ def test_a_wrong_file_is_refused_by_what_differs(tmp_path):
         prove(file, model, "causal-lm", is_new=True)
 
 
+def test_a_file_that_ends_its_process_without_a_word_is_refused(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    file = tmp_path / "model.py"
+    file.write_text("import os\n\nos._exit(3)\n", encoding="utf-8")
+    with pytest.raises(UnsupportedOperationError, match="does not run: its process ended with 3"):
+        prove(file, zoo.build("pre-norm@tiny", "causal-lm", seed=0), "causal-lm", is_new=True)
+
+
 def test_a_name_may_be_longer_than_that_of_a_file():
     with pytest.raises(ZooError, match="xxx"):
         eject("x" * 300)

@@ -19,7 +19,7 @@ from zoo.models.fields import stated
 
 from .addresses import MAIN, Address
 from .client import LIBRARY
-from .folders import CONFIG, read_object, tensor_shapes
+from .folders import CONFIG, WEIGHTS, read_object
 from .pulling import is_distribution
 
 LENGTH = 128  # Tokens of the text, or of source and target each, on which operations are counted
@@ -117,13 +117,15 @@ class CardFacts:
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
+    from zoo.models.checkpoint_files import shapes_in
+
     config = read_object(folder / CONFIG)
     shown = {
         key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value
     }
     about_model = facts_of_model(config)
     is_packed = "quantization_config" in config  # tensors have other sizes than parameters
-    shapes = {} if is_packed else tensor_shapes(folder)
+    shapes = {} if is_packed else shapes_in(sorted(folder.glob(WEIGHTS)))
     auto_class, pipeline = auto_class_of(config)
     known = variant_facts(config)
     if pipeline == "text-classification" and "classifier_positions" in shown:

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
-from safetensors import SafetensorError, safe_open
 
 from zoo.base.errors import CheckpointError, enumerate_names, raised_as
 from zoo.base.files import files_in_index, read_json
@@ -204,15 +203,3 @@ def check_shards(folder: Path) -> None:
         missing = [name for name in files_in_index(index) if not (folder / name).is_file()]
         if missing:
             raise CheckpointError(f"{index} names files that {folder} lacks: {enumerate_names(missing)}")
-
-
-def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Read names and shapes of all tensors, and nothing else, from a folder's safetensors files."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for file in sorted(folder.glob(WEIGHTS)):
-        try:
-            with safe_open(file, framework="np") as opened:
-                shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
-    return shapes

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import LoadStateDictConfig, load_state_dict
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
 from zoo.base.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
@@ -28,6 +28,18 @@ def weight_files(folder: Path) -> list[Path]:
         return [only]
     names = files_in_index(index)
     return [only] if only.is_file() else [folder / name for name in names]
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Hide transformers' progress bars while files are read or written."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager
@@ -56,10 +68,16 @@ def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, A
 
 def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes of a checkpoint's weights; raises CheckpointError if a file is missing or damaged."""
+    files = weight_files(folder)
+    if missing := next((file for file in files if not file.is_file()), None):
+        raise CheckpointError(f"{folder} has no {missing.name}; weights are read from safetensors files only")
+    return shapes_in(files)
+
+
+def shapes_in(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Read names and shapes of all tensors of safetensors files, and nothing else."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for file in weight_files(folder):
-        if not file.is_file():
-            raise CheckpointError(f"{folder} has no {file.name}; weights are read from safetensors files only")
+    for file in files:
         try:
             with safe_open(file, framework="pt") as opened:
                 shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118

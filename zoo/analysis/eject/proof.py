@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers.utils import logging
 
 from zoo.base.errors import UnsupportedOperationError
 from zoo.models import ZooPreTrainedModel
+from zoo.models.checkpoint_files import without_progress_bars
 from zoo.registry.variants import active_quirks
 
 from . import running
@@ -46,7 +46,8 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
     inputs, labels, padded = inputs_of(model, task)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        save_quietly(model, folder)
+        with without_progress_bars():
+            model.save_pretrained(folder)
         (folder / "inputs").mkdir()
         writes = task in ("causal-lm", "seq2seq-lm") and all(quirk.generates for quirk in active_quirks(model.config))
         given = {NAMES.get(name, name): tensor for name, tensor in inputs.items()}
@@ -56,7 +57,8 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
         command = [sys.executable, "-I", running.__file__, str(file), str(folder), *(["writes"] if writes else [])]
         run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if run.returncode:
-            raise UnsupportedOperationError(f"{file} does not run: {run.stderr.strip().splitlines()[-1]}")
+            last = (run.stderr.strip().splitlines() or [f"its process ended with {run.returncode}"])[-1]
+            raise UnsupportedOperationError(f"{file} does not run: {last}")
         found = load_file(folder / "inputs" / "found.safetensors")
     return compared(found, expected(model, inputs, labels, writes), inputs["attention_mask"])
 
@@ -181,16 +183,6 @@ def compared(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor) 
         if dtype is not None:
             differences[str(dtype).removeprefix("torch.")] = difference
     return differences
-
-
-def save_quietly(model: ZooPreTrainedModel, folder: Path) -> None:
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        model.save_pretrained(folder)
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def differs(name: str, found: Any, wanted: Any) -> UnsupportedOperationError:

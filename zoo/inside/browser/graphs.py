@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from zoo.base.errors import first_line
 from zoo.base.folders import scratch_folder
 from zoo.converters.errors import ExportError, require
 from zoo.converters.weights import traceable
@@ -161,8 +162,8 @@ def traced(inside: Inspected, same_length: bool) -> bytes:
             return (folder / "graph.onnx").read_bytes()
     except Exception as error:
         # Any error of tracing a variant's code: the export is refused with the reason.
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ExportError(f"variant {model.config.variant!r} cannot be traced for a page: {reason}") from error
+        refused = f"variant {model.config.variant!r} cannot be traced for a page"
+        raise ExportError(f"{refused}: {first_line(error)}") from error
 
 
 def rms_norm(graph: Any, hidden: Any, shape: Any, weight: Any, epsilon: Any) -> Any:
