@@ -16,7 +16,7 @@ import pytest
 
 import zoo as library
 from zoo.base.errors import PluginWarning
-from zoo.cli.hints import EXAMPLES, NEXT, next_command
+from zoo.cli.hints import HINTS, NEXT, next_command
 from zoo.cli.main import VERBS, cli, home_of
 
 INTERRUPTED = """
@@ -202,10 +202,10 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_command_has_two_examples() -> None:
-    assert EXAMPLES.keys() == commands().keys()
+    assert HINTS.keys() == commands().keys()
     for verb, found in commands().items():
         shown = found.get_help(click.Context(found)).partition("Examples:\n")[2].splitlines()
-        assert shown == [f"    {example}" for example in EXAMPLES[verb]] and len(set(shown)) == 2
+        assert shown == [f"    {example}" for example in HINTS[verb]["examples"]] and len(set(shown)) == 2
         assert all(f"{line} ".startswith(f"    zoo {verb} ") for line in shown)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,8 +30,6 @@ from zoo.models.stack import ZooStack
 
 from .simulating import Peak, Precision, StepMemory, cache_bytes, step_memory
 
-MIB = 2**20
-
 
 @dataclass(frozen=True)
 class Device:
@@ -44,40 +44,14 @@ class Device:
     source: str  # Where this is written
 
 
-DEVICES = {
-    "cpu": Device(
-        "EPYC 9354 with 32 cores", 384 * 2**30, 3.3e12, 461e9, 25e9, 3e9,
-        "AMD EPYC 9354 data sheet, 2022: 3.25 GHz, 12 x DDR5-4800; 32 float32 operations a cycle and core",
-    ),
-    "a100-40gb": Device(
-        "A100 SXM 40 GB", 40_960 * MIB, 312e12, 1555e9, 300e9, 25e9, "NVIDIA A100 data sheet, 2021; DGX A100 data sheet"
-    ),
-    "a100": Device(
-        "A100 SXM 80 GB", 81_920 * MIB, 312e12, 2039e9, 300e9, 25e9, "NVIDIA A100 data sheet, 2021; DGX A100 data sheet"
-    ),
-    "h100": Device(
-        "H100 SXM 80 GB", 81_559 * MIB, 989e12, 3350e9, 450e9, 50e9, "NVIDIA H100 data sheet, 2023; DGX H100 data sheet"
-    ),
-    "h200": Device(
-        "H200 SXM 141 GB", 143_771 * MIB, 989e12, 4800e9, 450e9, 50e9, "NVIDIA H200 data sheet, 2024; DGX H200 as well"
-    ),
-    "l4": Device(
-        "L4 24 GB", 23_034 * MIB, 121e12, 300e9, 32e9, 3e9,
-        "NVIDIA L4 data sheet, 2023; PCIe 4.0 x16; 25 Gbit/s assumed",
-    ),
-    "l40s": Device(
-        "L40S 48 GB", 46_068 * MIB, 362e12, 864e9, 32e9, 3e9,
-        "NVIDIA L40S data sheet, 2023; PCIe 4.0 x16; 25 Gbit/s assumed",
-    ),
-    "rtx-3090": Device(
-        "RTX 3090 24 GB", 24_576 * MIB, 71e12, 936e9, 32e9, 3e9,
-        "NVIDIA Ampere GA102 whitepaper, 2021, appendix A; PCIe 4.0 x16; 25 Gbit/s assumed",
-    ),
-    "rtx-4090": Device(
-        "RTX 4090 24 GB", 24_564 * MIB, 165e12, 1008e9, 32e9, 3e9,
-        "NVIDIA Ada architecture whitepaper, 2023, appendix A; PCIe 4.0 x16; 25 Gbit/s assumed",
-    ),
-}  # fmt: skip
+def read_devices() -> Iterator[tuple[str, Device]]:
+    with Path(__file__).with_name("devices.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            speeds = {name: float(row[name]) for name in ("flops", "bandwidth", "link", "network")}
+            yield row["name"], Device(row["title"], int(row["mib"]) * 2**20, **speeds, source=row["source"])
+
+
+DEVICES = dict(read_devices())
 """Devices by the names that commands take."""
 
 
