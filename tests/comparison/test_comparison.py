@@ -17,10 +17,11 @@ from comparison.in_process import TINY, quality, run_here
 from safetensors.torch import load_file, save_file
 
 from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.base.files import write_json
 from zoo.base.folders import locked
 from zoo.cli.compare import compare as verb
 from zoo.comparison import Comparison, ReloadCheck, compare, summarize
-from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT, write_json
+from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.processes import reason
 from zoo.comparison.run.record import finished, read_run

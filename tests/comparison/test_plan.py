@@ -9,8 +9,9 @@ import pytest
 from datasets import Dataset
 
 from zoo.base.errors import ConfigError, FormatVersionError, InvalidChoiceError, OutputExistsError, UnknownNameError
+from zoo.base.files import write_json
 from zoo.base.folders import locked
-from zoo.comparison.files import LOCK, PLAN, RESULTS, content_hash, write_json
+from zoo.comparison.files import LOCK, PLAN, RESULTS, content_hash
 from zoo.comparison.plan import find_plan, make_plan
 from zoo.comparison.request.seeds import Budget, combinations, read_budget, read_seeds, read_sweep, write_values
 from zoo.comparison.setup.shared_inputs import share_of_warmup, spend, workload
@@ -162,10 +163,14 @@ def test_what_another_version_has_written_is_refused(tmp_path):
     write_json(tmp_path / RESULTS, {"format": 1})
     with pytest.raises(OutputExistsError, match="another version"):
         find_plan(tmp_path)
-    for written in ({"format": math.pi}, {}):
-        write_json(tmp_path / PLAN, written)
-        with pytest.raises(FormatVersionError, match="of format"):
+    (tmp_path / RESULTS).unlink()
+    for written in ("[]", '{"format": 1, "na'):  # no plan, and a damaged one
+        (tmp_path / PLAN).write_text(written)
+        with pytest.raises(OutputExistsError, match="another version"):
             find_plan(tmp_path)
+    write_json(tmp_path / PLAN, {"format": math.pi})
+    with pytest.raises(FormatVersionError, match="of format"):
+        find_plan(tmp_path)
 
 
 def test_content_decides():

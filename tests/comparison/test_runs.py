@@ -11,8 +11,9 @@ from comparison.in_process import GENERATION, TASK, TINY, launch, quality, run_h
 import zoo
 from zoo.analysis.measuring import FlopsPerToken
 from zoo.base.errors import ConfigError, OutputExistsError, UnknownVariantError
+from zoo.base.files import read_mapping, write_json
 from zoo.comparison import Comparison, compare, pipeline
-from zoo.comparison.files import CHECKPOINT, JOB, PLAN, RESULT, RESULTS, read_json_or_none, write_json
+from zoo.comparison.files import CHECKPOINT, JOB, PLAN, RESULT, RESULTS
 from zoo.comparison.results.fairness import decays
 from zoo.comparison.run import launchers, worker
 from zoo.comparison.run.probe import Probe
@@ -74,7 +75,7 @@ def test_the_same_command_gives_the_same_bits(begun, tmp_path):
     (before,), (now,) = begun.runs_of("pre-norm"), fresh.runs
     assert before.folder != now.folder and before.hash == now.hash and quality(before) == quality(now)
     file = Path(now.folder) / RESULT
-    write_json(file, {**read_json_or_none(file), "circumstances": {**now.circumstances, "date": "2026-01-02"}})
+    write_json(file, {**read_mapping(file), "circumstances": {**now.circumstances, "date": "2026-01-02"}})
     assert small(["pre-norm"], budget="steps=3", output_dir=tmp_path).date == "2026-01-02", "on which it was made"
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from synthetic_comparison import made_up
 
 from zoo.base.errors import ConfigError
+from zoo.base.files import write_json
 from zoo.comparison import Run
-from zoo.comparison.files import RESULT, write_json
+from zoo.comparison.files import RESULT
 from zoo.comparison.pipeline import Phases, set_up
 from zoo.comparison.plan import ComparisonPlan
 from zoo.comparison.request.request import Request

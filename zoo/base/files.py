@@ -115,6 +115,11 @@ def write_file(file: Path, content: str | bytes) -> None:
             raise
 
 
+def write_json(file: Path, value: Any) -> Path:
+    write_file(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return file
+
+
 def replace_part(page: str, command: str, text: str) -> str:
     """Put a text into a page in place of the one that its comments enclose."""
     before, end = f"<!-- {command} -->\n", "<!-- end -->"

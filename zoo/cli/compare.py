@@ -110,9 +110,9 @@ def compare(
     The same command again goes on where it was interrupted, and repeats nothing that is finished; with more names or
     seeds, it extends the comparison.
     """
+    from zoo.base.files import write_json as write_json_file
     from zoo.comparison import Comparison, write_files
     from zoo.comparison import compare as run_comparison
-    from zoo.comparison.files import write_json as write_json_file
     from zoo.comparison.repeating import REPEATED, compare_numbers, require_same_data, sentences
 
     chosen = None if tex_columns is None else [name.strip() for name in tex_columns.split(",")]

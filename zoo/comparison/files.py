@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.base.files import read_json, write_file
-
 
 def content_hash(content: Any) -> str:
     """Make a short name for plain data: 16 hexadecimal digits, others for other data."""
@@ -41,18 +39,6 @@ QUESTIONS, ANSWERS = "probe.json", "probe.safetensors"  # Inputs and outputs of 
 RELOADED = "reloaded.json"  # Outputs of the saved model in another process
 CHECKPOINT = "model"  # The folder of the model
 LOCK = ".lock"  # Held by the process that writes a comparison's folder, or a run's
-
-
-def write_json(file: Path, value: Any) -> Path:
-    write_file(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    return file
-
-
-def read_json_or_none(file: Path) -> Any:
-    try:
-        return read_json(file)
-    except (OSError, ValueError):
-        return None
 
 
 def plain(value: Any) -> Any:

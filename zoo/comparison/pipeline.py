@@ -14,6 +14,7 @@ from typing_extensions import Unpack
 
 from zoo.analysis.environment import environment
 from zoo.base.errors import ConfigError, OutputExistsError
+from zoo.base.files import write_json
 from zoo.base.folders import locked
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
@@ -25,7 +26,7 @@ from zoo.training.progress import overview
 from zoo.training.recipe import recipe_for
 
 from .display.documents import write_files
-from .files import LOCK, RECIPE, plain, write_json
+from .files import LOCK, RECIPE, plain
 from .plan import ComparisonPlan, find_plan, make_plan
 from .request.options import documented, options
 from .request.request import Request

@@ -9,9 +9,10 @@ from typing import Any
 
 from zoo.base import formats
 from zoo.base.errors import OutputExistsError, UnknownNameError
+from zoo.base.files import read_mapping, write_json
 from zoo.training.record import first_difference
 
-from .files import PLAN, RESULTS, plain, read_json_or_none, write_json
+from .files import PLAN, RESULTS, plain
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,13 @@ def make_plan(
 
 
 def find_plan(folder: Path) -> ComparisonPlan | None:
-    written = read_json_or_none(folder / PLAN)
-    if isinstance(written, dict):
+    if written := read_mapping(folder / PLAN):
         formats.PLAN.check(written, folder / PLAN)
         return ComparisonPlan(**{name: value for name, value in written.items() if name != formats.PLAN.key})
-    if written is not None or (folder / RESULTS).exists():
+    if (folder / PLAN).exists() or (folder / RESULTS).exists():
         raise OutputExistsError(
-            f"{folder} holds a comparison that another version of the zoo has written; choose another folder (-o)"
+            f"{folder} holds a comparison that is damaged, or that another version of the zoo has written; choose another "
+            "folder (-o)"
         )
     return None
 

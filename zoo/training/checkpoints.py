@@ -17,7 +17,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.base.errors import ConfigError, OutputExistsError, ZooWarning
-from zoo.base.files import read_json, write_file
+from zoo.base.files import read_json, write_json
 from zoo.base.folders import MODEL_FILE
 from zoo.base.manifest import sha256_of
 
@@ -38,7 +38,7 @@ def seal(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
     folder = Path(checkpoint)
     vouched = (file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / SEAL)
     files = {file.relative_to(folder).as_posix(): sha256_of(file) for file in vouched}
-    write_file(folder / SEAL, json.dumps({"run": run, "files": files}, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / SEAL, {"run": run, "files": files})
 
 
 def damage(checkpoint: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from transformers import AutoConfig, GenerationConfig
 from transformers.utils import CHAT_TEMPLATE_DIR, CHAT_TEMPLATE_FILE, GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.base.errors import ConfigError, ZooError, enumerate_names
-from zoo.base.files import write_file
+from zoo.base.files import write_json
 from zoo.base.folders import RESULT_FILE, check_output, read_result, written_whole
 from zoo.building.fingerprints import fingerprint
 from zoo.building.loading import load
@@ -142,7 +141,7 @@ def store(trained: Path, folder: Path, generation: Mapping[str, object]) -> dict
         settings.save_pretrained(folder)
     result = read_result(trained)
     report = {key: value for key, value in result["report"].items() if key not in NOT_KEPT}
-    write_file(folder / RESULT_FILE, json.dumps({**result, "report": report}, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / RESULT_FILE, {**result, "report": report})
     tensors = load_file(trained / SAFE_WEIGHTS_NAME)
     exact = evaluate(trained)
     save_file({key: value.half() for key, value in tensors.items()}, folder / SAFE_WEIGHTS_NAME, {"format": "pt"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import warnings
@@ -15,7 +14,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnwritableError, ZooWarning, first_line, raised_as
-from zoo.base.files import write_file
+from zoo.base.files import write_json
 from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, read_result, written_whole
 from zoo.base.manifest import recorded, weights_of
 from zoo.data.tasks import DataTask, Tokenizers
@@ -63,7 +62,7 @@ def save_checkpoint(
         model.save_pretrained(place, state_dict=state_dict)
         tokenizers.save(place, model.config.max_position_embeddings)
         if run is not None:
-            write_file(place / RESULT_FILE, as_json(run.to_dict()))
+            write_json(place / RESULT_FILE, run.to_dict())
 
 
 def keep_report(folder: str | Path, report: Mapping[str, Any], key: str = "report") -> None:
@@ -71,17 +70,13 @@ def keep_report(folder: str | Path, report: Mapping[str, Any], key: str = "repor
     file = Path(folder) / RESULT_FILE
     with explained(file), recorded(Path(folder)):
         numbers = {**report, "weights": weights_of(Path(folder))}
-        write_file(file, as_json({**read_result(folder), key: numbers}))
+        write_json(file, {**read_result(folder), key: numbers})
 
 
 def is_unscored(folder: str | Path) -> bool:
     """Whether a folder holds a model from a run that was interrupted after its last step, before its scores."""
     result = read_result(folder)
     return "recipe" in result and "report" not in result
-
-
-def as_json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def explained(place: str | Path, kept: str | None = None) -> AbstractContextManager[None]:

@@ -1,6 +1,5 @@
 """Records of weights: read from their folder, written into it, and compared with what is there."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import CheckpointError, RegistrationError, enumerate_names
-from zoo.base.files import read_json, write_file
+from zoo.base.files import read_json, write_json
 from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE
 from zoo.base.manifest import MANIFEST_FILE, describe
 from zoo.registry import WEIGHTS, FileDigest, RecordedScore, Weights
@@ -78,7 +77,7 @@ def write_record(folder: Path, weights: Weights) -> Weights:
     files = {name: FileDigest(digest.size, digest.sha256) for name, digest in digests.items()}
     recorded = replace(weights, source=str(folder), files=files, scores=read_scores(folder))
     fields = {name: value for name, value in asdict(recorded).items() if name not in HERE}
-    write_file(folder / RECORD_FILE, json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / RECORD_FILE, fields)
     return recorded
 
 

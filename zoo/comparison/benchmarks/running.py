@@ -13,9 +13,9 @@ import torch
 
 from zoo.analysis.environment import circumstances
 from zoo.base.errors import ConfigError, InputError, UnknownNameError, UnsupportedTaskError, ZooError
-from zoo.base.files import check_writable
+from zoo.base.files import check_writable, read_mapping, write_json
 from zoo.comparison import Comparison, Run, compare
-from zoo.comparison.files import CHECKPOINT, read_json_or_none, write_json
+from zoo.comparison.files import CHECKPOINT
 from zoo.comparison.request.seeds import DATA_SEED, MOST_SEEDS, enough_seeds, read_seeds
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
@@ -249,9 +249,9 @@ class BenchmarkRun:
         if folder is None or run.report is None or not self.benchmark.tests:
             return values
         file, tests = folder / run.folder / TESTS, self.benchmark.tests
-        kept = read_json_or_none(file)
+        kept = read_mapping(file)
         digest = content_hash([run.hash, dict(tests), self.benchmark.task_score])
-        if not isinstance(kept, dict) or kept.get("digest") != digest:
+        if kept.get("digest") != digest:
             model = folder / run.folder / CHECKPOINT
             kept = {"digest": digest, "scores": {test: self.score(condition, test, model) for test in tests}}
             write_json(file, kept)

@@ -19,11 +19,11 @@ from transformers import PreTrainedModel
 
 from zoo.analysis.measuring import decode_speed, prefill_speed, training_speed
 from zoo.base.errors import ConfigError
-from zoo.base.files import read_json
+from zoo.base.files import read_json, read_mapping, write_json
 from zoo.building.builder import config
 from zoo.training.inputs import build_for
 
-from ..files import RESULT, read_json_or_none, write_json
+from ..files import RESULT
 from ..pipeline import set_up
 from ..request.request import Request
 from ..run.processes import fresh, reason
@@ -59,10 +59,10 @@ def timed(names: Sequence[str], what: str, arguments: Mapping[str, Any], seed: i
     job = {"names": names, "what": what, "arguments": arguments, "seed": seed, "folder": str(folder)}
     (folder / RESULT).unlink(missing_ok=True)
     status = fresh(__name__, write_json(folder / "job.json", {"modules": list(modules), **job}))
-    found = read_json_or_none(folder / RESULT)
-    if found is None:
+    found = read_mapping(folder / RESULT)
+    if not found:
         raise ConfigError(f"{', '.join(names)} could not be timed: {reason(status)}")
-    return dict(found)
+    return found
 
 
 def take_turns(

@@ -9,10 +9,10 @@ from typing import Any
 
 from zoo.base import formats
 from zoo.base.errors import ConfigError
-from zoo.base.files import read_json
+from zoo.base.files import read_json, write_json
 from zoo.base.printed import Part, Printed
 
-from ..files import RESULTS, write_json
+from ..files import RESULTS
 from ..run.record import Run
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.base.files import write_json
 from zoo.data.corpora.getting import DATA_VARIABLE
 
-from ..files import RELOADED, RESULT, write_json
+from ..files import RELOADED, RESULT
 from ..setup.job import Job
 from .processes import Call, ForkServer, fresh, reason, sigterm_raised
 from .record import Run, needs_reload, note, read_run, result_of

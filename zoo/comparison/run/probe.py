@@ -13,10 +13,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from zoo.base.files import write_json
 from zoo.fast.switches import without_trials
 from zoo.training.predicting import can_generate
 
-from ..files import ANSWERS, QUESTIONS, write_json
+from ..files import ANSWERS, QUESTIONS
 
 MOST_EXAMPLES = 8
 LONGEST_TEXT = 32  # Tokens that are read or written

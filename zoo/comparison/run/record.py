@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..files import CHECKPOINT, RELOADED, RESULT, read_json_or_none, write_json
+from zoo.base.files import read_mapping, write_json
+
+from ..files import CHECKPOINT, RELOADED, RESULT
 from ..setup.job import Job
 
 KEPT = ("report", "costs", "curve", "outputs", "timings", "circumstances")  # The worker's part of a run's record
@@ -21,8 +23,8 @@ def note(job: Job, error: str) -> None:
 
 def result_of(job: Job) -> dict[str, Any] | None:
     """Read a worker's result or error; None before this job has one."""
-    written = read_json_or_none(Path(job.folder) / RESULT)
-    return written if isinstance(written, dict) and written.get("hash") == job.hash else None
+    written = read_mapping(Path(job.folder) / RESULT)
+    return written if written.get("hash") == job.hash else None
 
 
 def needs_reload(job: Job) -> bool:
@@ -30,8 +32,8 @@ def needs_reload(job: Job) -> bool:
     written = result_of(job)
     if job.trial or written is None or "error" in written:
         return False
-    reloaded = read_json_or_none(Path(job.folder) / RELOADED)
-    return not isinstance(reloaded, dict) or "error" in reloaded
+    reloaded = read_mapping(Path(job.folder) / RELOADED)
+    return not reloaded or "error" in reloaded
 
 
 def finished(job: Job) -> bool:
@@ -46,7 +48,7 @@ def read_run(job: Job) -> Run:
     found: dict[str, Any] = {key: written[key] for key in KEPT if key in written}
     if "error" in written or job.trial:
         return replace(run, **found, error=written.get("error"))
-    reloaded = read_json_or_none(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
+    reloaded = read_mapping(Path(job.folder) / RELOADED) or {"error": "the saved model has not been loaded"}
     if "error" in reloaded:
         return replace(run, **found, error=reloaded["error"])
     seconds = reloaded.pop("seconds", None)

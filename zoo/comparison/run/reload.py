@@ -16,9 +16,10 @@ from transformers import AutoTokenizer
 from transformers.utils import logging
 
 import zoo  # noqa: F401
+from zoo.base.files import write_json
 from zoo.fast import fast_paths
 
-from ..files import CHECKPOINT, RELOADED, write_json
+from ..files import CHECKPOINT, RELOADED
 from .probe import read_probe
 from .timings import since_start
 

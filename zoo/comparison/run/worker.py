@@ -24,6 +24,7 @@ from transformers.utils import logging
 from zoo.analysis.environment import circumstances
 from zoo.analysis.measuring import FlopsPerToken, measure
 from zoo.base.errors import ZooError
+from zoo.base.files import write_json
 from zoo.base.folders import locked
 from zoo.data.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.data.tasks.libraries import loading_bars
@@ -36,7 +37,7 @@ from zoo.training.guard import TrainingError
 from zoo.training.request import SET_THE_STRATEGY
 from zoo.training.suites import SuiteRun
 
-from ..files import CHECKPOINT, LOCK, RESULT, write_json
+from ..files import CHECKPOINT, LOCK, RESULT
 from ..request.seeds import DATA_SEED
 from ..setup.job import Job
 from .probe import MOST_EXAMPLES, Probe

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zoo.base.files import write_json
 from zoo.data.tasks import DataSource
 
-from ..files import JOB, write_json
+from ..files import JOB
 from ..request.seeds import DATA_SEED
 
 
