@@ -1,7 +1,7 @@
 """One readable file for any model: the plain code of all parts, decided for one configuration and proved equal to it.
 
-Read in this order: `folding` (branches), `program` (definitions and names), `calls`, `cleaning`, `specialising`,
-`plugins`, `settings`, `writing`, `running` and `proof`, `ejecting`.
+Read in this order: `folding` (branches), `program` (definitions and names), `cleaning`, `specialising`, `plugins`,
+`settings`, `writing`, `running` and `proof`, `ejecting`.
 """
 
 from .ejecting import CodeDifference, Ejected, code_difference, eject

@@ -1,4 +1,4 @@
-"""Removal of what folding leaves without use: variables, attributes, counters."""
+"""Removal of what folding leaves without use: variables, attributes, counters, methods that are called once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from libcst import matchers as m
 
 from ..partial_evaluation import Names, Unread, assigned, code, names
 from ..walking import Visitor, changed, nodes_of
-from .program import Substitution
+from .program import Substitution, is_docstring, methods, parameters
 
 LONGEST = 104  # Columns of a statement into which a variable is put
 PRODUCTS = (cst.Multiply, cst.Divide, cst.MatrixMultiply)  # Before them a product needs no brackets
@@ -109,3 +109,33 @@ def is_alias(value: cst.BaseExpression, function: cst.FunctionDef, written: list
         is_parameter = any(value.value == param.name.value for param in function.params.params)
         return written.count(value.value) == (0 if is_parameter else 1)
     return m.matches(value, m.Attribute(m.Name("self") | m.Name("config")))
+
+
+def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
+    """A class with the statements of a method in the place of its only call, with arguments called as parameters."""
+    if not isinstance(node, cst.ClassDef):
+        return node
+    for name, method in methods(node).items():
+        called = [call for call in names(node).calls if code(call.func) == f"self.{name}"]
+        statements = [one for one in method.body.body if not is_docstring(one)]
+        last: Any = statements[-1].body[0] if isinstance(statements[-1], cst.SimpleStatementLine) else None
+        once = len(called) == 1 and isinstance(last, cst.Return) and name != "forward"
+        if not once or [code(arg.value) for arg in called[0].args] != list(parameters(method)):
+            continue
+
+        class Splicer(Visitor):
+            def leave_SimpleStatementLine(
+                self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+            ) -> Any:
+                assign: Any = updated_node.body[0]
+                is_read = isinstance(assign, (cst.Assign, cst.Return)) and assign.value is not None
+                if is_read and code(assign.value) == code(called[0]):  # noqa: B023
+                    result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
+                    return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
+                return updated_node
+
+        body = [one for one in node.body.body if one is not method]
+        changed = Splicer().visit(node.with_changes(body=node.body.with_changes(body=body)))
+        if f"self.{name}(" not in code(changed):  # else it is called inside of another expression
+            return changed
+    return node

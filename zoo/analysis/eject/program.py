@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from ..partial_evaluation import code
+from ..partial_evaluation import code, names
 from ..walking import Visitor
 
 PLAIN = Path(__file__).parents[1] / "plain"
@@ -74,6 +74,12 @@ def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
     return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
 
 
+def values_of(function: cst.FunctionDef, call: cst.Call) -> dict[str, Any]:
+    """Values of parameters in a call: its arguments, else defaults."""
+    defaults = {name: value for name, value in parameters(function).items() if value is not None}
+    return defaults | {name: arg.value for name, arg in bound(function, call).items()}
+
+
 def merged(node: cst.ClassDef, base: cst.ClassDef) -> cst.ClassDef:
     """A class with the members of its base, and the base's constructor in the place of its call."""
     own, inherited = methods(node), methods(base)
@@ -102,9 +108,7 @@ def with_base_constructor(own: cst.FunctionDef, base: cst.FunctionDef) -> cst.Fu
         if found is None:
             body.append(statement)
             continue
-        values: dict[str, Any] = {name: value for name, value in parameters(base).items() if value is not None}
-        values |= {name: arg.value for name, arg in bound(base, found).items()}
-        body += Substitution(values).visit(base.body).body
+        body += Substitution(values_of(base, found)).visit(base.body).body
     return own.with_changes(body=own.body.with_changes(body=body))
 
 
@@ -123,3 +127,25 @@ def functions(definitions: dict[str, cst.CSTNode]) -> Iterator[tuple[str, str, c
     for name, node in definitions.items():
         for method_name, method in methods(node).items():
             yield name, method_name, method
+
+
+def variables_of(function: cst.FunctionDef) -> list[str]:
+    return [*parameters(function), *names(function.body).written]
+
+
+def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[str]:
+    """Attributes that a variable of a function is taken from."""
+    found: set[str] = set()
+    given = [(one.targets[0].target, one.value) for one in names(body).assigns]
+    given += [(one.target, one.iter) for one in names(body).loops]
+    for target, value in given:
+        if name in names(target).read and name not in above:
+            inner = names(value)
+            found.update(inner.attributes)
+            for other in inner.read:
+                found |= sources(body, other, (*above, name))
+    return found
+
+
+def is_docstring(node: cst.CSTNode) -> bool:
+    return m.matches(node, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))

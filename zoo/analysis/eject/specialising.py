@@ -11,11 +11,10 @@ from libcst import matchers as m
 
 from ..partial_evaluation import UNKNOWN, code, names
 from ..walking import Visitor, changed, nodes_of
-from .calls import is_docstring, sources, variables_of, with_methods_inlined
-from .cleaning import Joiner, cleaned, read_attributes
+from .cleaning import Joiner, cleaned, read_attributes, with_methods_inlined
 from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
 from .plugins import no_plain_form
-from .program import Substitution, bound, functions, methods, parameters
+from .program import Substitution, bound, functions, is_docstring, methods, parameters, sources, values_of, variables_of
 
 Key = tuple[str, str]  # A function: the name of its class, or its own; and its own
 
@@ -259,8 +258,7 @@ class Program:
                 expression = program.returned(found, original_node, known)
                 if expression is None:
                     return updated_node
-                given: dict[str, Any] = {name: value for name, value in parameters(found).items() if value is not None}
-                given |= {name: arg.value for name, arg in bound(found, updated_node).items()}
+                given = values_of(found, updated_node)
                 read = names(expression).read
                 if any(read.count(name) > 1 and names(given[name]).calls for name in given):
                     return updated_node
@@ -270,12 +268,12 @@ class Program:
 
     def returned(self, found: cst.FunctionDef, call: cst.Call, known: Mapping[str, Any]) -> cst.BaseExpression | None:
         """The one expression of a function that a call's arguments leave, if they leave one."""
-        given = bound(found, call)
-        values: dict[str, Any] = {"config": self.config}
-        for name, default in parameters(found).items():
-            arg = given[name].value if name in given else default
-            if name != "config" and arg is not None:
-                values[name] = simple(evaluate(arg, known))
+        given = values_of(found, call)
+        values = {"config": self.config} | {
+            name: simple(evaluate(given[name], known))
+            for name in parameters(found)
+            if name in given.keys() - {"config"}
+        }
         statements = [one for one in Folder(values).visit(found.body).body if not is_docstring(one)]
         if len(statements) != 1:
             return None
