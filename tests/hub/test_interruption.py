@@ -95,7 +95,7 @@ def test_a_push_is_interrupted_at_every_request(hub: LoopbackHub, worker: Start,
 
 INTERRUPTED_WHERE_NOTHING_IS_RAISED = """
 import os, signal
-from zoo.hub.interruptions import interrupts_heard
+from zoo.hub.pushing import interrupts_heard
 
 class Careless:
     def __del__(self):  # Python goes on after exceptions here

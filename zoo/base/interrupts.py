@@ -1,12 +1,16 @@
-"""Telling Ctrl-C from a KeyboardInterrupt that code raises."""
+"""Ctrl-C: distinguished from a KeyboardInterrupt that code raises, and heard while compiled code waits."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -28,3 +32,17 @@ def interrupts_counted() -> Iterator[list[int]]:
     finally:
         if signal.getsignal(signal.SIGINT) is hear:  # and not another one that the block has installed
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interruptible(call: Callable[[], T], timeout: float | None = None) -> T:
+    """Call something in a thread, so that Ctrl-C is heard while compiled code waits."""
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer.result(timeout)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
+from zoo.base.interrupts import interruptible
+
 from .addresses import Address
 from .checksums import is_intact
 from .client import Hub
@@ -25,7 +27,6 @@ from .errors import (
     UnconfirmedCommitWarning,
 )
 from .folders import PushedFile
-from .interruptions import interruptible
 from .retries import origin, passes, status
 
 STALE_PARENT = 412  # The Hub's status for a commit with an outdated parent

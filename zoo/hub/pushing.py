@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError, InputError
 from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
+from zoo.base.interrupts import interrupts_counted
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
@@ -22,7 +23,6 @@ from .client import LIBRARY, Hub, token_in_use
 from .commits import Change
 from .errors import HubError, KeptCardWarning, RepoIdError, RevisionMissingError, VisibilityError
 from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, read_object, refuse_secrets
-from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
 from .retries import RetryPolicy
 from .spaces import push_space, space_files
@@ -88,11 +88,6 @@ def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
         return {"target": export.target, "verified": "no", "difference": "not measured"}
     verified = "yes, without the zoo, on random padded batches"
     return {"target": export.target, "verified": verified, "difference": f"{export.difference.float32:.1e} in float32"}
-
-
-def place_of(native: ExportReport) -> dict[str, str]:
-    """Describe on a model card where its native export is."""
-    return {"target": native.target, "auto_class": native.auto_class, "revision": NATIVE_REVISION}
 
 
 ATTRIBUTES = ".gitattributes"  # Files that every repository keeps
@@ -227,7 +222,9 @@ def push(
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 limits=recorded_limits(folder),
                 exports=tuple(what_was_verified(one) for one in (code, foreign) if one),
-                native=None if foreign is None else place_of(foreign),
+                native=None
+                if foreign is None
+                else {"target": foreign.target, "auto_class": foreign.auto_class, "revision": NATIVE_REVISION},
                 space=bool(space),
             )
             content = write_card(code.folder if code else folder, address, facts).encode()
@@ -280,6 +277,23 @@ def push(
         space=at,
         revisions=branches,
     )
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[list[str]]:
+    """End a block by a KeyboardInterrupt that reports what was done, also where other code swallows the first one."""
+    done: list[str] = []
+    with interrupts_counted() as heard:
+        try:
+            yield done
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if not (interrupted or heard):
+                raise
+            message = "; ".join(filter(None, (*done, str(error) if interrupted else "")))
+            raise KeyboardInterrupt(message or "nothing was pushed") from None
+    if heard:
+        raise KeyboardInterrupt("; ".join(done) or "nothing was pushed")
 
 
 def check_branch(address: Address, *, create_pr: bool, **others: object) -> None:

@@ -19,11 +19,11 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import _xet as client
 
+from zoo.base.interrupts import interruptible
 from zoo.base.printed import printable
 
 from .checksums import checksum_of
 from .errors import HubError, HubUnreachableError, IntegrityError
-from .interruptions import interruptible
 from .retries import TRANSPORT_ERROR, RetryPolicy, asked_wait
 
 SWITCH, HUB = "HF_HUB_DISABLE_XET", "https://huggingface.co"
