@@ -17,15 +17,10 @@ from zoo.registry.plugins import SWITCH, admitted, installed
 if TYPE_CHECKING:
     import torch
 
-PACKAGES = (
-    *("transformer-zoo", "torch", "transformers", "huggingface-hub", "tokenizers", "safetensors", "accelerate"),
-    *("datasets", "sacrebleu", "numpy"),
-)
-"""Reported distributions."""
-
-
 REPORTED = ("transformer-zoo", "torch", "transformers", "huggingface-hub")
-"""Those of them that a bug report cannot do without."""
+"""Distributions that a bug report cannot do without."""
+
+PACKAGES = (*REPORTED, "tokenizers", "safetensors", "accelerate", "datasets", "sacrebleu", "numpy")
 
 
 def version_line() -> str:

@@ -174,13 +174,7 @@ class HubModel:
 def list_hub(owner: str, *, token: str | bool | None = None, retry_policy: RetryPolicy | None = None) -> list[HubModel]:
     """List the zoo's models of a user or an organisation: those with the zoo's library tag.
 
-    Args:
-        owner: The user's or organisation's name.
-        token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
-        retry_policy: Time-outs and retries.
-
-    Returns:
-        The models, sorted by name.
+    Arguments as for [`pull`][]; the models are sorted by name.
 
     Raises:
         HubError: When the Hub cannot be asked.

@@ -24,10 +24,14 @@ class HubError(ZooError, OSError):
     exit_code = 1
 
 
-class RepoIdError(HubError, ValueError):
-    """Not the name of a repository, or not a revision."""
+class HubInputError(HubError):
+    """Something that was given cannot be pushed or pulled: base of what follows from the input alone."""
 
     exit_code = 2
+
+
+class RepoIdError(HubInputError, ValueError):
+    """Not the name of a repository, or not a revision."""
 
 
 class HubAccessError(HubError):
@@ -62,28 +66,20 @@ class KeptCardWarning(ZooWarning):
     """A README was kept that differs from the card of what was pushed."""
 
 
-class VisibilityError(HubError):
+class VisibilityError(HubInputError):
     """A repository is public that should be private, or the other way round."""
 
-    exit_code = 2
 
-
-class UnsafeWeightsError(HubError):
+class UnsafeWeightsError(HubInputError):
     """A repository has no weights in the safetensors format."""
 
-    exit_code = 2
 
-
-class SecretError(HubError):
+class SecretError(HubInputError):
     """A file that is to be pushed holds an access token or another secret."""
 
-    exit_code = 2
 
-
-class RemoteCodeError(HubError):
+class RemoteCodeError(HubInputError):
     """The repository's model needs code from the repository, which was not allowed."""
-
-    exit_code = 2
 
 
 def without_secrets(text: object, token: str | bool | None = None) -> str:

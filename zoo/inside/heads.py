@@ -70,14 +70,7 @@ def head_statistics(
 ) -> list[HeadStatistics]:
     """Measure how sharply and how far each head looks, on average over the tokens of some texts.
 
-    Args:
-        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
-            model.
-        sources: Input texts.
-        targets: Target texts of an encoder-decoder, by default its own output; or what follows the
-            sources of a language model.
-        tokenizer: The tokenizer or its folder, by default the checkpoint's.
-        device: Where to run, by default on the GPU if available.
+    Arguments as for [`attention`][]; `sources` and `targets` are several texts.
 
     Returns:
         The numbers of each kind of attention that the model has.

@@ -107,14 +107,8 @@ def logit_lens(
     """Predict after each layer of a decoder, by its final norm and projection (logit lens).
 
     Args:
-        model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
-            model that predicts the next token.
-        source: Input text.
-        target: Target text of an encoder-decoder, by default its own output; or what follows the
-            source of a language model.
-        top: How many tokens to keep.
-        tokenizer: The tokenizer or its folder, by default the checkpoint's.
-        device: Where to run, by default on the GPU if available.
+        top: How many tokens to keep. The other arguments are those of [`attention`][], for a model that predicts the
+            next token.
 
     Returns:
         The most probable tokens of every layer and position, and the probability of the right one.

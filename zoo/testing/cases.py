@@ -84,13 +84,7 @@ def check(
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
     """Register a check: a decorator for a function that takes a [`Subject`][] and raises where it fails.
 
-    Args:
-        stacks: Stacks it is about.
-        tasks: Tasks it is about.
-        once_per_stack: Whether one head a stack is enough.
-
-    Returns:
-        The decorator, which returns the function as it is.
+    Arguments as for [`Check`][]. The decorator returns the function as it is.
     """
 
     def add(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
@@ -174,11 +168,7 @@ def _cases_of(name: str, left_out: set[str]) -> list[Case]:
 
 
 def check_variant(name: str, *, skip: Iterable[str] = ()) -> int:
-    """Run the whole suite on a variant, for those who use no test runner.
-
-    Args:
-        name: The variant's name, possibly with settings.
-        skip: Names of checks to leave out.
+    """Run the whole suite on a variant, for those who use no test runner. Arguments as for [`cases`][].
 
     Returns:
         How many checks have passed.

@@ -60,10 +60,7 @@ def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: flo
 def training_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> float:
     """Measure how fast a model trains: a forward and a backward pass, clipping and a step of AdamW.
 
-    Args:
-        model: The model; its weights stay as they are.
-        batch: Inputs and labels.
-        seconds: How long to measure, at least three times.
+    Arguments as for [`prefill_speed`][], with labels in the batch. The model's weights stay as they are.
 
     Returns:
         Tokens a second, padding and targets excluded: of the median step.
