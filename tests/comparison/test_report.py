@@ -236,7 +236,7 @@ def test_ticks_are_round():
 
 
 def test_wrong_words_are_marked():
-    found = [(piece.text, piece.is_right) for piece in pieces("o gato dorme muito", "o cachorro dorme")]
+    found = [tuple(piece.values()) for piece in pieces("o gato dorme muito", "o cachorro dorme")]
     assert found == [("o", True), ("gato", False), ("dorme", True), ("muito", False)] and list(pieces("", "a")) == []
 
 

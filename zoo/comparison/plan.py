@@ -61,8 +61,8 @@ def find_plan(folder: Path) -> ComparisonPlan | None:
         return ComparisonPlan(**{name: value for name, value in written.items() if name != formats.PLAN.key})
     if (folder / PLAN).exists() or (folder / RESULTS).exists():
         raise OutputExistsError(
-            f"{folder} holds a comparison that is damaged, or that another version of the zoo has written; choose another "
-            "folder (-o)"
+            f"{folder} holds a comparison that is damaged, or that another version of the zoo has written; choose "
+            "another folder (-o)"
         )
     return None
 

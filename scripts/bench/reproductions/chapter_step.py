@@ -19,7 +19,9 @@ from original_chapter import BATCH_SIZE, NUM_STEPS, load_original, new_net
 from torch import Tensor
 
 import zoo
+from zoo.training.recipe import load_recipe
 
+RECIPE = load_recipe("d2l")
 PARTS = ("forward", "backward", "clipping", "optimiser")
 SOURCES, TARGETS = 234, 295
 """Words of the chapter's two vocabularies on its first 1,000 rows."""
@@ -54,19 +56,10 @@ def original_step(package: Path, chapter: Path) -> Step:
 
 def zoo_step(name: str) -> Step:
     """The same of a variant, with what `zoo train` steps with."""
-    model = zoo.build(
-        name,
-        "seq2seq-lm",
-        vocab_size=SOURCES,
-        decoder_vocab_size=TARGETS,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        dropout=0.1,
-        attention_dropout=0.1,
-    ).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.005, weight_decay=0.0, fused=True)
+    sizes = {"vocab_size": SOURCES, "decoder_vocab_size": TARGETS, **RECIPE.model_settings(name)}
+    model = zoo.build(name, "seq2seq-lm", **sizes).train()
+    rate, limit = (RECIPE.arguments[argument] for argument in ("learning_rate", "max_grad_norm"))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0, fused=True)
 
     def step(batch: Batch) -> Iterator[None]:
         sources, targets, lengths = batch
@@ -76,7 +69,7 @@ def zoo_step(name: str) -> Step:
         yield
         loss.backward()
         yield
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.0386)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
         yield
         optimizer.step()
         optimizer.zero_grad()

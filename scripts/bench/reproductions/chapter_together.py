@@ -15,8 +15,10 @@ from original_chapter import BATCH_SIZE, NUM_STEPS, load_original, new_net
 
 import zoo
 from zoo.fast.switches import fast_paths
+from zoo.training.recipe import load_recipe
 
-LEARNING_RATE, LIMIT, MEAN_LIMIT = 0.005, 1.0, 0.0386
+LEARNING_RATE, MEAN_LIMIT = (load_recipe("d2l").arguments[name] for name in ("learning_rate", "max_grad_norm"))
+LIMIT = 1.0
 
 
 def main() -> None:

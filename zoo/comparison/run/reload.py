@@ -1,6 +1,6 @@
 """Loads a saved model in another process and asks it again: `python -m zoo.comparison.run.reload RUN`.
 
-It uses only `import zoo` and transformers' Auto classes, as a user does.
+The model comes from transformers' Auto classes after `import zoo`, as a user loads it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,13 @@ from transformers.utils import logging
 
 import zoo  # noqa: F401
 from zoo.base.files import write_json
+from zoo.data.tokenizers.pairs import TARGET_FOLDER
 from zoo.fast import fast_paths
+from zoo.models import TASK_CLASSES
 
 from ..files import CHECKPOINT, RELOADED
 from .probe import read_probe
 from .timings import since_start
-
-TARGET_FOLDER = "target"
-"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.data.tasks, which defines it, is slow to
-import."""
-
-AUTO_CLASSES = {
-    "seq2seq-lm": "AutoModelForSeq2SeqLM",
-    "causal-lm": "AutoModelForCausalLM",
-    "masked-lm": "AutoModelForMaskedLM",
-    "sequence-classification": "AutoModelForSequenceClassification",
-    "token-classification": "AutoModelForTokenClassification",
-}
-"""Which of transformers' classes loads what was trained for which task."""
 
 TOLERANCE = 1e-5  # Between logits of the same weights and inputs: float rounding, where threads add up in another order
 
@@ -45,7 +34,7 @@ def check(folder: Path) -> dict[str, object]:
     for module in probe.modules:
         importlib.import_module(module)
     checkpoint = folder / CHECKPOINT
-    auto_class = getattr(transformers, AUTO_CLASSES[probe.task])
+    auto_class = getattr(transformers, TASK_CLASSES[probe.task][0])
     source = AutoTokenizer.from_pretrained(checkpoint)
     separate = (checkpoint / TARGET_FOLDER).is_dir()
     target = AutoTokenizer.from_pretrained(checkpoint / TARGET_FOLDER) if separate else source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from zoo.base.errors import DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import frame_of, padding_right, pieces_of, to_ids
+from zoo.data.tokenizers.encoding import frame_of, pieces_of, to_ids
 
 from .encoding import encoded
 from .mapped import texts_of, values_of
@@ -135,11 +135,6 @@ class TextClassification(LabelsTask):
         labels = [self.number(label, examples, row) for row, label in enumerate(self.references(examples))]
         return self.rows(ids, labels, examples)
 
-    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        from transformers import DataCollatorWithPadding
-
-        return DataCollatorWithPadding(padding_right(tokenizers.source))
-
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
         return [self.labels[int(row[0])] for row in ids]
 
@@ -164,6 +159,7 @@ class TokenClassification(LabelsTask):
     name = "token-classification"
     model_tasks = ("token-classification",)
     kinds = (Kind.TOKENS, Kind.TAGS)
+    collator_class = "DataCollatorForTokenClassification"
     main_score = "f1"
     scored_by = Outputs.PREDICTED
 
@@ -187,11 +183,6 @@ class TokenClassification(LabelsTask):
             ids = [*([IGNORED] * len(before)), *chain.from_iterable(marks), *([IGNORED] * len(after))]
             labels.append(ids[: self.max_length])
         return self.rows(rows, labels, examples)
-
-    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        from transformers import DataCollatorForTokenClassification
-
-        return DataCollatorForTokenClassification(padding_right(tokenizers.source))
 
     def sources(self, examples: Dataset) -> list[str]:
         return [" ".join(tokens) for tokens in examples[examples.column_names[0]][:]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import ended, padding_right, to_ids
+from zoo.data.tokenizers.encoding import ended, to_ids
 
 from .encoding import encoded, short_enough
 from .mapped import texts_of
@@ -26,6 +26,7 @@ class PairsTask(DataTask):
 
     model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm",)
     kinds = (Kind.SOURCE, Kind.SOURCE)
+    collator_class: ClassVar[str] = "DataCollatorForSeq2Seq"
 
     # Number of tokens on either side, ends included, above which a pair is not trained on. Of held-out pairs, what is
     # beyond is cut off.
@@ -50,11 +51,6 @@ class PairsTask(DataTask):
         masks = [[1] * len(ids) for ids in source]
         columns = {"input_ids": source, "attention_mask": masks, "labels": labels, "length": lengths}
         return encoded(columns, examples, kept)
-
-    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        from transformers import DataCollatorForSeq2Seq
-
-        return DataCollatorForSeq2Seq(padding_right(tokenizers.source))
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         return encoder_decoder_settings(tokenizers)

@@ -13,6 +13,7 @@ from typing_extensions import Self
 from zoo.base.errors import ConfigError, DataError, UnknownTaskError, UnsupportedTaskError
 from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers
+from zoo.data.tokenizers.encoding import padding_right
 from zoo.registry import CORPORA, VARIANTS, Registry, parse_name, split_options
 from zoo.registry.names import check_options
 
@@ -46,6 +47,7 @@ class DataTask(ABC):
         kinds: Kind of content of each column of an example.
         main_score: The score that decides which of two models is better.
         scored_by: How outputs are made, unless an option overrides it.
+        collator_class: The class of transformers that makes batches of examples, unless `collator` does.
         recipe: The recipe that is used when none is given, by default the one called like the task.
         options_for: The option that makes the task one for another kind of model, by what that is built for.
     """
@@ -57,6 +59,7 @@ class DataTask(ABC):
     kinds: ClassVar[tuple[Kind, ...]]
     main_score: ClassVar[str]
     scored_by: ClassVar[Outputs] = Outputs.GENERATED
+    collator_class: ClassVar[str] = "DataCollatorWithPadding"
     recipe: ClassVar[str | None] = None
     options_for: ClassVar[Mapping[str, str]] = {}
 
@@ -214,9 +217,12 @@ class DataTask(ABC):
             DataError: When nothing can be learned from them.
         """
 
-    @abstractmethod
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         """Make a collator of encoded examples, which pads labels with -100, so that padding never counts."""
+        import transformers
+
+        made: Callable[..., Callable[[Any], dict[str, Any]]] = getattr(transformers, self.collator_class)
+        return made(padding_right(tokenizers.source))
 
     @abstractmethod
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:

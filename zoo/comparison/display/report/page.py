@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,6 @@ from .svg import DASHES, MARKERS, SERIES
 
 EXAMPLES = 12
 MOST_WORDS = 200  # Beyond which words are not compared: a document is not a sentence
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some words of an output, and whether the reference has them there."""
-
-    text: str
-    is_right: bool
 
 
 def examples_of(comparison: Comparison) -> list[dict[str, Any]]:
@@ -73,16 +65,16 @@ def output(comparison: Comparison, run: Run, place: int) -> dict[str, Any]:
     }
 
 
-def pieces(text: str, reference: str) -> Iterator[Piece]:
-    """Split a text into words that its reference has in the same order, and others."""
+def pieces(text: str, reference: str) -> Iterator[dict[str, Any]]:
+    """Split a text into words that its reference has in the same order (`is_right`), and others."""
     words, right = text.split(), reference.split()
     if len(words) > MOST_WORDS:
-        yield Piece(text, text == reference)
+        yield {"text": text, "is_right": text == reference}
         return
     matcher = SequenceMatcher(None, right, words, autojunk=False)
     for kind, _, _, start, end in matcher.get_opcodes():
         if end > start:
-            yield Piece(" ".join(words[start:end]), kind == "equal")
+            yield {"text": " ".join(words[start:end]), "is_right": kind == "equal"}
 
 
 KINDS = ("setting", "quirk", "code")  # Facts about a variant; its size as trained is in the table of results
@@ -135,17 +127,6 @@ def in_words(value: Any, kind: str = "setting") -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} = {in_words(one)}" for name, one in value.items())
     return ", ".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number in the table: mean and spread as text, what the row is sorted by, and its details."""
-
-    mean: str
-    spread: str
-    value: float | None
-    details: str
-    is_best: bool
 
 
 def to_html(summary: ComparisonSummary) -> str:
@@ -230,16 +211,17 @@ def groups(columns: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
     return list(found.items())
 
 
-def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cell:
+def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> dict[str, Any]:
+    """Make a number in the table: mean and spread as text, the `value` that rows are sorted by, and its details."""
     sample = row.samples.get(column.key)
     if sample is None:
-        return Cell(NOTHING, "", None, "not measured", False)
+        return {"mean": NOTHING, "spread": "", "value": None, "details": "not measured", "is_best": False}
     ranked = summary.ranked(column)
     others = [other.samples[column.key].mean for other in ranked]
     best = (max if column.better > 0 else min)(others)
     is_best = bool(column.better) and row in ranked and sample.mean == best and len(set(others)) > 1
-    spread = shown_spread(column.write, sample)
-    return Cell(column.write(sample.mean), spread, sample.mean, details_of(column, sample), is_best)
+    shown = {"mean": column.write(sample.mean), "spread": shown_spread(column.write, sample), "value": sample.mean}
+    return {**shown, "details": details_of(column, sample), "is_best": is_best}
 
 
 def details_of(column: Metric, sample: Measurements) -> str:

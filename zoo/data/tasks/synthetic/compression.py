@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import padding_right, to_ids
+from zoo.data.tokenizers.encoding import to_ids
 
 from ..encoding import short_rows
 from ..scores import Outputs
@@ -33,6 +33,7 @@ class Compression(Synthetic):
     model_tasks = ("sequence-classification",)
     main_score = "symbol_accuracy"
     options_for: ClassVar[Mapping[str, str]] = {}
+    collator_class = "DataCollatorWithPadding"
     separated = False
     unread = ("min_length",)
 
@@ -62,11 +63,6 @@ class Compression(Synthetic):
             raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
         labels = [list(map(int, answer.split())) for answer in self.references(examples)]
         return short_rows(ids, labels, self.max_length if training else None, examples)
-
-    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        from transformers import DataCollatorWithPadding
-
-        return DataCollatorWithPadding(padding_right(tokenizers.source))
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Vocabulary, special tokens, and the labels that are read from the last token's vector."""
