@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from preloaded import run_python
+from transformers import AutoModelForCausalLM
 
 import zoo
 from zoo.base import formats
@@ -143,6 +144,13 @@ def test_what_a_newer_version_wrote_is_refused_with_what_to_install(file, change
     with pytest.raises(FormatVersionError) as error:
         read(place.parent)
     assert str(error.value).endswith(wanted) and "\n" not in str(error.value)
+
+
+def test_a_newer_checkpoint_without_new_settings_loads_by_auto_classes_too(tmp_path: Path) -> None:
+    zoo.build("gpt2-style@tiny", "causal-lm", vocab_size=40).save_pretrained(tmp_path)
+    edit(tmp_path / "config.json", **{formats.WRITTEN_BY: "7.1"})
+    for load in (zoo.load, AutoModelForCausalLM.from_pretrained):
+        assert load(tmp_path).config.vocab_size == 40
 
 
 def test_a_plugin_of_a_newer_interface_alone_is_left_out_by_name(site: Path) -> None:

@@ -205,10 +205,23 @@ def test_scaled_rotations_keep_the_saved_base_and_channels(
         ({"quirks": ["any"]}, "has its own, zoo.build makes others"),
     ],
 )
-def test_options_are_checked_as_settings_are(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize("load", [zoo.load, AutoModelForCausalLM.from_pretrained], ids=["zoo", "auto"])
+def test_options_are_checked_as_settings_are(
+    tmp_path: Path, options: dict[str, Any], words: str, load: Callable[..., Any]
+) -> None:
     zoo.build("llama-style@tiny", "causal-lm", vocab_size=40).save_pretrained(tmp_path)
     with pytest.raises(ZooError, match=words):
-        zoo.load(tmp_path, **options)
+        load(tmp_path, **options)
+
+
+def test_variant_names_files_of_weights_where_auto_classes_load(tmp_path: Path) -> None:
+    model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=40)
+    model.save_pretrained(tmp_path, variant="fp16")
+    for load in (AutoModelForCausalLM.from_pretrained, type(model).from_pretrained):
+        loaded = load(tmp_path, variant="fp16")
+        assert loaded.config.variant == "llama-style" and torch.equal(loaded.lm_head.weight, model.lm_head.weight)
+        with pytest.raises(ZooError, match=r"no file named model\.vanilla\.safetensors"):
+            load(tmp_path, variant="vanilla")
 
 
 @pytest.mark.parametrize("module", ["builder", "loading"])

@@ -113,8 +113,6 @@ def load_with(
     options: dict[str, Any],
 ) -> ZooPreTrainedModel:
     """Load a checkpoint for another task or with options, which may leave some weights new and random."""
-    if options.get("quirks", config.quirks) != config.quirks:
-        raise ConfigError(f"quirks={options['quirks']} was given; {folder} has its own, zoo.build makes others")
     sizes = changed_sizes(config, options)
     changed = {name: one for name, one in options.items() if name not in LOADING and one != getattr(config, name, one)}
     asked = ", ".join(f"{name}={value}" for name, value in {**sizes, **changed}.items()) or f"the task is {task}"

@@ -151,12 +151,13 @@ class ZooConfig(Fields, PreTrainedConfig):
         if not (isinstance(named, dict) and all(isinstance(value, (str, list)) for value in named.values())):
             raise ConfigError(f"auto_map={named!r} was found; it must be an object of names of classes")
         saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
+        returns_unused = kwargs.pop("return_unused_kwargs", False)
+        files = {"variant": kwargs.pop("variant")} if "variant" in kwargs else {}  # of weights, model.fp16...
         saved = with_given(saved, kwargs) if kwargs else saved
         CONFIGURATION.check(saved, CONFIGURATION.place, written_by := saved.get(WRITTEN_BY))
-        if is_newer(written_by):
-            make = partial(super().from_dict, saved, **kwargs)
-            return make_newer(make, written_by, saved.keys() - settings)
-        return super().from_dict(saved, **kwargs)
+        make = partial(super().from_dict, saved, return_unused_kwargs=True, **kwargs)
+        config, unused = make_newer(make, written_by, saved.keys() - settings) if is_newer(written_by) else make()
+        return (config, {**unused, **files}) if returns_unused else config
 
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.
@@ -278,10 +279,8 @@ def depth_of(value: Any) -> int:
     """How deeply data is nested, as far as it matters."""
     level, depth = [value], 0
     while level and depth <= DEEPEST:
-        nested = (outer.values() if isinstance(outer, dict) else outer for outer in level)
-        level = [
-            inner for values in nested if not isinstance(values, (str, int, float, type(None))) for inner in values
-        ]
+        nested = ([*outer.values()] if isinstance(outer, dict) else outer for outer in level)
+        level = [inner for values in nested if isinstance(values, (dict, list, tuple)) for inner in values]
         depth += 1
     return depth
 
@@ -290,14 +289,14 @@ def make_newer(make: Callable[[], Any], written_by: Any, others: set[str]) -> An
     """Make a configuration that a newer zoo wrote; `others` are the names in it that are no fields."""
     later = f"written by transformer-zoo {written_by}; {upgrade(written_by)}"
     try:
-        config = make()
+        config, unused = make()
     except UnknownNameError as error:
         raise FormatVersionError(f"{error}; the saved configuration was {later}") from error
-    if unknown := sorted(others - known_options(config)):
+    if new := sorted(others - known_options(config)):
         raise FormatVersionError(
-            f"the saved configuration has unknown settings: {enumerate_names(unknown)}; it was {later}"
+            f"the saved configuration has unknown settings: {enumerate_names(new)}; it was {later}"
         )
-    return config
+    return config, unused
 
 
 def known_options(config: ZooConfig) -> set[str]:
@@ -316,9 +315,8 @@ def fill(config: ZooConfig) -> None:
     for name, one in SETTINGS.items():
         if getattr(config, name) is None and (one.usual or (one.decoder_of and config.stack == "encoder-decoder")):
             setattr(config, name, one.usual_value(config))
-    if config.nope_layers is not None:
-        nope = repeat_pattern(config.nope_layers, config.num_hidden_layers)
-        config.nope_layers = nope if any(nope) else None
+    nope = config.nope_layers and repeat_pattern(config.nope_layers, config.num_hidden_layers)
+    config.nope_layers = nope if nope and any(nope) else None
 
 
 def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:

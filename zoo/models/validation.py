@@ -130,7 +130,8 @@ def validate_embeddings(config: ZooConfig) -> None:
     if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
         validate_shared_vocabulary(config)
     transformed = config.stack != "encoder-decoder" and config.lm_head_transform
-    if config.embedding_size not in (None, config.hidden_size) and config.tie_word_embeddings and not transformed:
+    is_narrow = config.embedding_size and config.embedding_size != config.hidden_size
+    if is_narrow and config.tie_word_embeddings and not transformed:
         raise ConfigError(
             f"embedding_size={config.embedding_size} and hidden_size={config.hidden_size} with "
             "tie_word_embeddings=True were given, but the output projection reads hidden states: "
@@ -332,6 +333,8 @@ def with_given(saved: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         kwargs["rope_parameters"] = kwargs.pop("rope_scaling")
     names = {*saved, *Fields.__annotations__, "layer_types", "rope_parameters"} - {"dtype", "torch_dtype"}
     given = {name: kwargs.pop(name) for name in names & kwargs.keys()}
+    if "quirks" in given and [*(given["quirks"] or ())] != [*(saved.get("quirks") or ())]:
+        raise ConfigError(f"quirks={given['quirks']} was given; a checkpoint has its own, zoo.build makes others")
     if "rope_parameters" in given:
         given["rope_parameters"] = rescaled(given["rope_parameters"], saved.get("rope_parameters"))
     return {**saved, **given}
