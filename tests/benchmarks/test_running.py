@@ -16,6 +16,7 @@ from comparison.in_process import launch, run_here
 from zoo.analysis.environment import circumstances
 from zoo.base.errors import ConfigError, FormatVersionError, UnknownNameError, UnsupportedTaskError, UnwritableError
 from zoo.base.files import write_file
+from zoo.cli.bench import show_rows
 from zoo.comparison import Run
 from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify, verifying
 from zoo.comparison.benchmarks.judging import Verdicts, judge
@@ -316,3 +317,9 @@ def test_verdicts_against_another_baseline_are_shown_under_the_conditions_that_h
     assert shown.exit_code == 0 and "llama-style is not recorded under: 500 steps, equal operations\n" in shown.stdout
     unknown = command("bench", "show", "char-lm", "--baseline", "llama")
     assert unknown.exit_code == 2 and "did you mean 'llama-style'" in unknown.stderr
+
+
+def test_variants_without_a_finished_run_are_named_with_the_condition(capsys: pytest.CaptureFixture[str]) -> None:
+    benchmark = find_benchmark("char-lm")
+    show_rows(benchmark, read_rows(benchmark.results), names={"my-variant"})
+    assert "No run has finished under: 500 steps, " in capsys.readouterr().out

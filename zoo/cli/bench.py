@@ -177,7 +177,7 @@ def show_rows(
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
     having_baseline = {row.condition for row in benchmark.comparable(rows, data) if row.variant == baseline}
-    absent, without_baseline = [], []
+    absent, unfinished, without_baseline = [], [], []
     for condition in benchmark.conditions:
         if having_baseline and condition not in having_baseline:
             without_baseline.append(condition)
@@ -186,10 +186,14 @@ def show_rows(
         if not verdicts.standings:
             absent.append(condition or "any condition")
             continue
+        headings, *cells = table(verdicts)
+        shown = [row for row in cells if names is None or row[0] in names]
+        if not shown:
+            unfinished.append(condition or "any condition")
+            continue
         if condition:
             write(heading(condition))
-        headings, *cells = table(verdicts)
-        write(wide(headings, [row for row in cells if names is None or row[0] in names]))
+        write(wide(headings, shown))
         for argument, variants in verdicts.at_the_edge().items():
             values = ", ".join(f"{name} ({value:g})" for name, value in variants.items())
             click.echo(f"Best with a {argument} at the edge of what was tried: {values}")
@@ -197,6 +201,8 @@ def show_rows(
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
     if without_baseline:
         click.echo(f"{baseline} is not recorded under: {', '.join(without_baseline)}")
+    if unfinished:
+        click.echo(f"No run has finished under: {', '.join(unfinished)}")
     if absent and names is None:
         click.echo(f"Nothing is recorded under: {', '.join(absent)}")
     if reading := read_across(benchmark, rows, data=data):
