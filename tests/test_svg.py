@@ -10,7 +10,7 @@ from contrast import contrast
 
 from zoo.analysis.drawing import draw, to_svg, to_svg_beside
 from zoo.analysis.drawing.canvas import BADGES
-from zoo.analysis.drawing.svg import FILLS
+from zoo.analysis.drawing.svg import COLOURS
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = (
@@ -109,13 +109,14 @@ def test_it_is_text_that_can_be_read_without_seeing_it():
 
 @pytest.mark.parametrize("paper", [0, 1], ids=["light", "dark"])
 def test_letters_have_contrast_to_every_box(paper):
+    fills = {name: pair[paper] for key, name, pair in COLOURS if key == "fill"}
     letters = {"text", "soft", "quirk-text", "badge-text", "dot"}
-    for name, pair in FILLS.items():
+    for name, fill in fills.items():
         if name in ("only", "changed"):
-            assert contrast(FILLS["badge-text"][paper], pair[paper]) >= 4.5
+            assert contrast(fills["badge-text"], fill) >= 4.5
         elif name not in letters:
             for letter in ("text", "soft", "quirk-text"):
-                assert contrast(FILLS[letter][paper], pair[paper]) >= 4.5, (letter, name)
+                assert contrast(fills[letter], fill) >= 4.5, (letter, name)
 
 
 def test_what_differs_is_marked_by_signs_and_by_words():

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.base.files import read_mapping, without_folders, write_file
+from zoo.base.files import read_mapping, without_folders, write_json
 from zoo.base.folders import EVALUATIONS_FILE, MODEL_FILE, RECORD_FILE, RESULT_FILE
 from zoo.base.manifest import recorded, weights_of
 
@@ -103,11 +103,8 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
         for earlier in find_evaluations(folder)
         if (earlier.get("task"), earlier.get("data")) != (kept.get("task"), data)
     ]
-    file = folder / EVALUATIONS_FILE
-    content = json.dumps({"evaluations": [*others, kept]}, indent=2, ensure_ascii=False)
     with recorded(folder):
-        write_file(file, content + "\n")
-    return file
+        return write_json(folder / EVALUATIONS_FILE, {"evaluations": [*others, kept]})
 
 
 def recorded_license(folder: Path) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import zlib
 from itertools import takewhile
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -14,47 +16,9 @@ from .layers import compare
 from .parts import Drawing, notes_of
 from .text import to_text
 
-FILLS = {
-    "embedding": ("#fbdfdf", "#5a3235"),
-    "position": ("#e4f0da", "#344a26"),
-    "inner-position": ("#e4f0da", "#344a26"),
-    "attention": ("#ffe0b8", "#664619"),
-    "cross-attention": ("#ffd0a0", "#6e3d12"),
-    "mixer": ("#ffe9d6", "#5c3b2e"),
-    "feed-forward": ("#c4e6f7", "#1d4a60"),
-    "norm": ("#f1f3b9", "#4f5020"),
-    "linear": ("#dcdfef", "#3b3f63"),
-    "dropout": ("#eceff2", "#30363d"),
-    "scale": ("#ead9f2", "#4b3159"),
-    "rule": ("#eceff2", "#30363d"),
-    "other": ("#d8efe6", "#204b3d"),
-    "paper": ("#ffffff", "#0d1117"),
-    "frame": ("#f6f8fa", "#161b22"),
-    "card": ("#eceff3", "#12161c"),
-    "sum": ("#ffffff", "#0d1117"),
-    "dot": ("#424a53", "#aeb6c0"),
-    "text": ("#1f2328", "#f0f3f6"),
-    "soft": ("#4f5862", "#c0c8d1"),
-    "quirk-text": ("#8a3b00", "#ffb77c"),
-    "badge-text": ("#ffffff", "#0d1117"),
-    "only": ("#0a58c2", "#79b8ff"),
-    "changed": ("#8a3ab9", "#d2a8ff"),
-}
-"""Fill colours of areas and letters."""
-
-STROKES = {
-    "box": ("#57606a", "#8b949e"),
-    "frame": ("#afb8c1", "#484f58"),
-    "card": ("#c9d1d9", "#30363d"),
-    "divider": ("#c9d1d9", "#30363d"),
-    "sum": ("#424a53", "#aeb6c0"),
-    "wire": ("#424a53", "#aeb6c0"),
-    "shared": ("#8a3ab9", "#d2a8ff"),
-    "quirk": ("#bc4c00", "#f0883e"),
-    "outline-only": ("#0a58c2", "#79b8ff"),
-    "outline-changed": ("#8a3ab9", "#d2a8ff"),
-}
-"""Colours of lines."""
+with Path(__file__).with_name("colours.csv").open(encoding="utf-8", newline="") as palette:
+    COLOURS = [(row["property"], row["name"], (row["light"], row["dark"])) for row in csv.DictReader(palette)]
+"""Colours by property and class: the fill of areas and letters, and the stroke of lines; on light and dark paper."""
 
 SHAPES = """
 .zoo-drawing text{font-family:system-ui,-apple-system,"Segoe UI","Helvetica Neue",Arial,"Liberation Sans",sans-serif}
@@ -71,9 +35,7 @@ SHAPES = """
 
 
 def rules(paper: int) -> str:
-    colours = [(name, "fill", pair) for name, pair in FILLS.items()]
-    colours += [(name, "stroke", pair) for name, pair in STROKES.items()]
-    return "".join(f".zoo-drawing .{name}{{{key}:{pair[paper]}}}\n" for name, key, pair in colours)
+    return "".join(f".zoo-drawing .{name}{{{key}:{pair[paper]}}}\n" for key, name, pair in COLOURS)
 
 
 MARGIN = 24.0  # White space around a picture
