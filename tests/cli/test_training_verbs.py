@@ -189,6 +189,8 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("build", "pre-norm@tiny", "-o", "MODEL-x", "--set", "seed=3"), "--set takes fields of the configuration"),
         (("summary", "MODEL", "--task", "masked-lm"), "--task is what a variant is built for"),
         (("bench", "show", "length", "--json", "--score", "x"), "--json takes no --score"),
+        (("weights", "list", "--markdown", "--json"), "--markdown takes no --json"),
+        (("explore", "--static", "-o", "MODEL-x", "--port", "8000"), "--static takes no --port"),
         (("train", "pre-norm", "--training", "progress=False"), "see zoo train --help"),
         (("compare", "pre-norm", "--training", "output_dir=elsewhere"), "give --output elsewhere"),
     ],

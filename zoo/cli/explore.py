@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from .output import hide_progress_bars
-from .parameters import EXISTING_FOLDER, FOLDER
+from .parameters import EXISTING_FOLDER, FOLDER, refuse_with
 
 
 @click.command("explore")
@@ -45,6 +45,7 @@ def explore(
 
     With --static it is written into a folder that any file server can serve, and the models run in the browser.
     """
+    refuse_with("static", "models", "output", "force")
     if static:
         write_static(models, output, force=force)
         return

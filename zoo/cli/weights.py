@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import answer, hide_progress_bars, is_narrow, table, write, write_json
-from .parameters import EXISTING_FOLDER, PATH, json_option, task_option
+from .parameters import EXISTING_FOLDER, PATH, json_option, refuse_with, task_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +49,8 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
     A PATTERN is a name with wildcards ('*.en-pt'); one that begins with '!' leaves out what it matches.
     """
+    if markdown:
+        refuse_with("markdown", "patterns", "task")
     from zoo.base.errors import suggest
     from zoo.building.weights.tables import to_markdown
     from zoo.registry import WEIGHTS, find_weights, list_weights
