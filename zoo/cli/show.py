@@ -58,7 +58,10 @@ def show(
         flag = next(given[one] for one in ("task", "wants_code", "signals") if one in given)
         raise click.UsageError(f"{flag} is of variants, and {name} is a checkpoint's folder")
     if wants_code:
-        show_source(name, task, as_json=as_json)
+        from zoo.analysis.source_listing import show_code
+
+        listing = show_code(name, task)
+        answer(as_json, listing.to_dict(), Text(str(listing), no_wrap=True, overflow="ignore"))
         return
     if signals:
         show_signals(name, task, as_json=as_json)
@@ -143,13 +146,6 @@ def result_rows(name: str) -> list[tuple[str, str, str, str]]:
             (where, score, "" if difference is None else tested(difference, difference.adjusted), standing.verdict)
         )
     return rows
-
-
-def show_source(name: str, task: str | None, *, as_json: bool) -> None:
-    from zoo.analysis.source_listing import show_code
-
-    listing = show_code(name, task)
-    answer(as_json, listing.to_dict(), Text(str(listing), no_wrap=True, overflow="ignore"))
 
 
 def facts(card: Card) -> list[RenderableType]:

@@ -33,13 +33,15 @@ def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     def row(place: str, *words: str) -> str:
         return ", ".join((*words, *stated(settings, place)))
 
+    one_stack = "decoder" if config.get("is_decoder") else "encoder"
+    stack = "encoder-decoder" if config.get("is_encoder_decoder") else one_stack
     heads = _pair(config, "num_attention_heads", "decoder_attention_heads")
     biases = "with biases" if config.get("attention_bias") else "without biases"
     inner = _pair(config, "intermediate_size", "decoder_intermediate_size")
     shared = ["source and target shared"] if config.get("share_encoder_decoder_embeddings") else []
     axes = {
         "Variant": f"`{config['variant']}`",
-        "Stack": row("stack", _stack(config)),
+        "Stack": row("stack", stack),
         "Width": config.get("hidden_size"),
         "Layers": _pair(config, "num_hidden_layers", "decoder_layers"),
         "Vocabulary": _pair(config, "vocab_size", "decoder_vocab_size"),
@@ -57,12 +59,6 @@ def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
         "Other settings": row("other") or None,
     }
     return [(axis, str(value)) for axis, value in axes.items() if value is not None]
-
-
-def _stack(config: Mapping[str, Any]) -> str:
-    if config.get("is_encoder_decoder"):
-        return "encoder-decoder"
-    return "decoder" if config.get("is_decoder") else "encoder"
 
 
 def _pair(config: Mapping[str, Any], field: str, decoder_field: str) -> str:

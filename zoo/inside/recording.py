@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments
 
 from zoo.base.errors import ConfigError
 from zoo.models.stack import stacks_of
@@ -64,9 +64,7 @@ class NormRecorder(TrainerCallback):
         """Write what was recorded as plain data, a record a step and layer, e.g. for `pandas.DataFrame`."""
         return [asdict(one) for one in self.norms]
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, *_: Any, **kwargs: Any) -> None:
         """Start to watch the layers of the model; a ConfigError where their gradients are not the optimiser's."""
         if args.fp16 or args.world_size > 1:
             raise ConfigError(
@@ -75,15 +73,11 @@ class NormRecorder(TrainerCallback):
             )
         self._watch(kwargs["model"])
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Decide whether this step is recorded."""
         self._active = state.global_step % self.every == 0
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_optimizer_step(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Write down what has been seen since the step began."""
         for (stack, layer), activation in self._activations.items():
             squares = self._gradients.get((stack, layer))

@@ -13,16 +13,7 @@ from ..partial_evaluation import UNKNOWN, BranchFolder, code
 
 PRESENT = object()  # Of a value that is known only when a forward runs, but is not None
 
-BUILTINS = {
-    "len": len,
-    "any": any,
-    "all": all,
-    "set": set,
-    "int": int,
-    "max": max,
-    "min": min,
-    "isinstance": isinstance,
-}
+BUILTINS = {one.__name__: one for one in (len, any, all, set, int, max, min, isinstance)}
 
 
 def literal(value: Any) -> cst.BaseExpression:

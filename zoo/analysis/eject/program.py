@@ -129,10 +129,6 @@ def functions(definitions: dict[str, cst.CSTNode]) -> Iterator[tuple[str, str, c
             yield name, method_name, method
 
 
-def variables_of(function: cst.FunctionDef) -> list[str]:
-    return [*parameters(function), *names(function.body).written]
-
-
 def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[str]:
     """Attributes that a variable of a function is taken from."""
     found: set[str] = set()

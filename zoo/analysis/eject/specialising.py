@@ -14,7 +14,7 @@ from ..walking import Visitor, changed, nodes_of
 from .cleaning import Joiner, cleaned, read_attributes, with_methods_inlined
 from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
 from .plugins import no_plain_form
-from .program import Substitution, bound, functions, is_docstring, methods, parameters, sources, values_of, variables_of
+from .program import Substitution, bound, functions, is_docstring, methods, parameters, sources, values_of
 
 Key = tuple[str, str]  # A function: the name of its class, or its own; and its own
 
@@ -61,7 +61,11 @@ class Program:
             if name in done or name in above:
                 return
             node = self.definitions[name]
-            variables = {one for function in methods(node).values() for one in variables_of(function)}
+            variables = {
+                one
+                for function in methods(node).values()
+                for one in (*parameters(function), *names(function.body).written)
+            }
             for other in names(node).read:
                 if other in self.definitions and other != name and other not in variables:
                     visit(other, (*above, name))
