@@ -144,7 +144,6 @@ def from_weights(
 ) -> tuple[Any, dict[str, Any]]:
     """Make a model of weights in memory, without a progress bar, and list the keys that transformers reports."""
     with without_progress_bars():
-        model, report = model_class.from_pretrained(
-            None, config=config, state_dict=weights, dtype=dtype, output_loading_info=True
-        )
+        options = {"config": config, "state_dict": weights, "dtype": dtype, "output_loading_info": True}
+        model, report = model_class.from_pretrained(None, **options)
     return model.eval(), {word: keys for word, keys in report.items() if keys}

@@ -25,7 +25,7 @@ from zoo.data.tasks import load_tokenizers
 from zoo.data.tokenizers.pairs import train_tokenizers
 from zoo.hub.folders import check_shards
 from zoo.models import ZooConfig
-from zoo.models.checkpoint_files import saved_shapes
+from zoo.models.checkpoint_files import saved_shapes, weight_files
 
 EXAMPLES = os.environ.get("ZOO_FUZZ_EXAMPLES")
 FIXTURE = HealthCheck.function_scoped_fixture
@@ -51,9 +51,13 @@ def load_by_auto_class(folder: Path) -> None:
         AutoModel.from_pretrained(folder)
 
 
+def shapes_in(folder: Path) -> object:
+    return saved_shapes(weight_files(folder))
+
+
 TARGETS = {
     "config": Target("config.json", (zoo.load, load_by_auto_class)),
-    "weights": Target("model.safetensors", (zoo.load, load_by_auto_class, saved_shapes, check_shards)),
+    "weights": Target("model.safetensors", (zoo.load, load_by_auto_class, shapes_in, check_shards)),
     "tokenizer": Target("tokenizer.json", (load_tokenizers,)),
 }
 

@@ -6,7 +6,7 @@ On a padded batch, and while a text grows across each length at which either cha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -215,14 +215,13 @@ class Growth:
 def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> tuple[Growth, ...]:
     """Let a native model read texts that grow, without its cache."""
     points, writes = turning_points(config), task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
-    lengths = all_lengths(config, native.num_parameters()) if writes or points else ()
+    lengths = all_lengths(config, points, native.num_parameters()) if writes or points else ()
     at_once = writes and "positions" not in points.values()  # outputs of a token depend on no later ones
     return tuple(grow(native, config, output, each, at_once=at_once) for each in lengths)
 
 
-def all_lengths(config: ZooConfig, num_parameters: int) -> Iterator[range]:
+def all_lengths(config: ZooConfig, points: Mapping[int, str], num_parameters: int) -> Iterator[range]:
     """Where to look: from the token before each length at which something changes."""
-    points = turning_points(config)
     found = {PROMPT, *(max(1, point - 1) for point in points)} - {1}
     longest = max(found) + STEPS if "positions" in points.values() else config.max_position_embeddings
     for start in sorted(found):

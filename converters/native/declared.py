@@ -322,12 +322,16 @@ NATIVE: Registry[NativeFormat] = Registry(
 """All native formats by name. Plugins may add some."""
 
 
-def format_of(native: PreTrainedConfig) -> NativeFormat:
+def format_of(native: PreTrainedConfig, origin: str | None = None, name: str = "the checkpoint") -> NativeFormat:
+    """The format of a configuration, which has to be `origin` if that is given; `name` is for the message."""
     by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
     if native.model_type in RELATED:
         raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
     UnknownNativeError.check(native.model_type, valid=sorted(by_type))
-    return by_type[native.model_type]
+    found = by_type[native.model_type]
+    if origin not in (None, found.name):
+        raise ConversionError(f"origin={origin!r} was given, but {name} is {found.name}")
+    return found
 
 
 def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ from zoo.base.formats import BUNDLE, DISTRIBUTION
 from zoo.base.manifest import CODE_FILE, check_code
 from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooModel, ZooPreTrainedModel
-from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes
+from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes, weight_files
 from zoo.models.configuration import MODEL_TYPE
 from zoo.registry import Task
 
@@ -80,7 +80,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     config = saved_config(folder)
     if (folder / ADAPTER_CONFIG_NAME).is_file():
         raise CheckpointError(f"{folder} has an adapter next to its weights; merge it into them first")
-    shapes = saved_shapes(folder)
+    shapes = saved_shapes(weight_files(folder))
     saved_as = saved_class(folder, config)
     model_class = saved_as if task is None else class_of_task(task)
     has_names = not hasattr(config, "quantization_config")  # quantised weights have other names and shapes

@@ -113,7 +113,7 @@ class CardFacts:
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
-    from zoo.models.checkpoint_files import shapes_in
+    from zoo.models.checkpoint_files import saved_shapes
 
     config = read_object(folder / CONFIG)
     shown = {
@@ -121,7 +121,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
     }
     about_model = facts_of_model(config)
     is_packed = "quantization_config" in config  # tensors have other sizes than parameters
-    shapes = {} if is_packed else shapes_in(sorted(folder.glob(WEIGHTS)))
+    shapes = {} if is_packed else saved_shapes(sorted(folder.glob(WEIGHTS)))
     auto_class, pipeline = auto_class_of(config)
     known = variant_facts(config)
     if pipeline == "text-classification" and "classifier_positions" in shown:

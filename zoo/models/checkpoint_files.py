@@ -66,18 +66,12 @@ def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, A
     )
 
 
-def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of a checkpoint's weights; raises CheckpointError if a file is missing or damaged."""
-    files = weight_files(folder)
-    if missing := next((file for file in files if not file.is_file()), None):
-        raise CheckpointError(f"{folder} has no {missing.name}; weights are read from safetensors files only")
-    return shapes_in(files)
-
-
-def shapes_in(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-    """Read names and shapes of all tensors of safetensors files, and nothing else."""
+def saved_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of weights in files; raises CheckpointError if one is missing or damaged."""
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
+        if not file.is_file():
+            raise CheckpointError(f"{file.parent} has no {file.name}; weights are read from safetensors files only")
         try:
             with safe_open(file, framework="pt") as opened:
                 shapes |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
