@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -144,6 +145,11 @@ def parse_value(text: str) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
     return value if _is_plain(value) else text
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number that one can compute with: no truth value, no NaN, and not beyond all floats."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def check_options(options: Mapping[str, object], defaults: Mapping[str, object], owner: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from zoo.base.files import read_mapping, without_folders, write_json
 from zoo.base.folders import EVALUATIONS_FILE, MODEL_FILE, RECORD_FILE, RESULT_FILE
 from zoo.base.manifest import recorded, weights_of
+from zoo.registry.names import is_number
 
 RECIPE = {
     "task": "Task",
@@ -164,17 +164,17 @@ def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> li
     results = []
     for key, score in _mapping(scores).items():
         score = _mapping(score)
-        if not _is_number(score.get("value")):
+        if not is_number(score.get("value")):
             continue
         result = {**about, "metric_type": str(key), "metric_value": round(float(score["value"]), 4)}
         result["metric_name"] = str(score.get("name", key))
         if score.get("signature"):
             result["metric_config"] = str(score["signature"])
         interval = score.get("interval")
-        if isinstance(interval, (list, tuple)) and interval and all(map(_is_number, interval)):
+        if isinstance(interval, (list, tuple)) and interval and all(map(is_number, interval)):
             result["metric_args"] = {"interval_95": [round(float(bound), 4) for bound in interval]}
         results.append(result)
-    if _is_number(loss):
+    if is_number(loss):
         named = {"metric_type": "loss", "metric_name": "Loss, nats per label"}
         results.append({**about, **named, "metric_value": round(float(loss), 4)})
     return results
@@ -183,10 +183,6 @@ def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> li
 def _mapping(value: Any) -> dict[str, Any]:
     """A record without values of wrong types: files may have been written by hand."""
     return value if isinstance(value, dict) else {}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _settings(section: Any) -> str:

@@ -16,6 +16,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
+from zoo.registry.names import is_number
 
 from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, Fields, divisors
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
@@ -338,11 +339,6 @@ def with_given(saved: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     if "rope_parameters" in given:
         given["rope_parameters"] = rescaled(given["rope_parameters"], saved.get("rope_parameters"))
     return {**saved, **given}
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number that one can compute with."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.comparison.results.statistics import UNKNOWN, Measurements, student_interval
+from zoo.comparison.results.statistics import UNKNOWN, student_interval
 from zoo.comparison.results.units import counted, large, p_value
 from zoo.data.tasks.metrics import mean_ranks
 
-from ..results.design import Scores, judged, mean_of
+from ..results.design import Scores, judged, mean_of, measured
 from .definition import ACROSS, Benchmark
 from .page import spread, title
 from .rows import Row
@@ -50,16 +50,14 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     margin = float(benchmark.across["margin"])
     runs = runs_over(benchmark, rows, lambda row: learning_rate(benchmark, row.condition))
     widths = {name: {seed: width(points, margin) for seed, points in own.items()} for name, own in runs.items()}
-    lowest = {
-        name: [loss for points in own.values() if (loss := least(points)) is not None] for name, own in runs.items()
-    }
+    lowest = {name: map(least, own.values()) for name, own in runs.items()}  # near zero: Student's may end below it
     ranked = sorted(runs, key=lambda name: -fmean(widths[name].values()))
     cells = in_words(widths, benchmark, better=1, digits=2)
     return Reading(
         f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
         f"{margin:g} above the variant's own best.",
         ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
-        [[name, str(len(runs[name])), *cells[name], best_of(lowest[name])] for name in ranked],
+        [[name, str(len(runs[name])), *cells[name], spread(measured(lowest[name]))] for name in ranked],
         max(map(len, runs.values()), default=0),
     )
 
@@ -298,11 +296,6 @@ def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int,
 def seeds_in_words(seeds: int, lost: int) -> str:
     """Write a number of seeds: "3", or "3 (1 run lost)"."""
     return f"{seeds} ({counted(lost, 'run')} lost)" if lost else str(seeds)
-
-
-def best_of(losses: Sequence[float]) -> str:
-    """Write the losses of the best runs; they are near zero, where an interval of Student's may end below it."""
-    return spread(Measurements.of(losses)) if losses else ""
 
 
 def with_interval(values: Sequence[float], digits: int) -> str:

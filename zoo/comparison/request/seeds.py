@@ -11,6 +11,7 @@ from typing import Any
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.building.keywords import TrainingOptions
 from zoo.registry import parse_value
+from zoo.registry.names import is_number
 
 SHORT_NAMES = {"lr": "learning_rate"}
 Values = dict[str, list[Any]]
@@ -53,11 +54,6 @@ def at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
     """Whether no number that was tried is less, or none is greater, so that a better one may lie beyond."""
     numbers = [other for other in tried if is_number(other)]
     return len(set(numbers)) > 1 and is_number(value) and not min(numbers) < value < max(numbers)
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a number, and no truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def beyond(value: float, tried: Sequence[float]) -> float | None:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..request.seeds import Values, at_the_edge, beyond, combinations, is_number
+from zoo.registry.names import is_number
+
+from ..request.seeds import Values, at_the_edge, beyond, combinations
 from .record import Run
 
 WIDENINGS = 2  # Further values that are tried at most

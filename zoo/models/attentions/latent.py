@@ -9,6 +9,7 @@ from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
 from zoo.fast.modules import Identity
+from zoo.registry.names import is_number
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale
@@ -16,7 +17,6 @@ from ..configuration import ZooConfig
 from ..embedding import Rotation
 from ..norms import build_norm
 from ..parts import option
-from ..validation import is_number
 
 WIDTHS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim")  # Options of the part that are sizes
 

@@ -18,13 +18,14 @@ from zoo.comparison.results.statistics import (
     PairedDifference,
     Pairs,
     compare_all,
+    detectable,
+    seeds_needed,
     verdict,
 )
 from zoo.models.parts import deviations_of
 
 from ...request.seeds import FEWEST_SEEDS
 from ...results.design import FIXED, Design, Scores, at_look, levels, looks_of, measured, pairs_of
-from ...results.statistics import detectable, seeds_needed
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows
 from .contrast import Claim, Contrast, read_claims

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zoo.comparison.results.statistics import Measurements, PairedDifference
+from zoo.comparison.results.statistics import MOST_SEEDS, Measurements, PairedDifference
 from zoo.comparison.results.units import counted, p_value, with_p
 
-from ...results.statistics import MOST_SEEDS
 from ..page import spread, title
 from .calibration import Calibration, Rate
 from .contrast import Contrast
@@ -24,14 +23,6 @@ RATE_HEADINGS = (
 
 THEME_HEADINGS = ("Theme", *RATE_HEADINGS[:3], "Differences that are decided", "that are not")
 
-EXPECTED = {
-    "higher": "higher than",
-    "lower": "lower than",
-    "no lower": "no lower than",
-    "no higher": "no higher than",
-    "same": "the same as",
-}
-
 
 def expected(contrast: Contrast) -> str:
     (variant, conditions, score), (baseline, others, against) = contrast.sides
@@ -41,8 +32,9 @@ def expected(contrast: Contrast) -> str:
         other = f"{title(against).lower()} {other}".strip()
     else:
         other = f"that of `{other}`" if other == baseline else f"that {other}"
+    expectation = "the same as" if contrast.expect == "same" else f"{contrast.expect} than"
     within = f", within {contrast.margin:g}" if contrast.margin else ""
-    return f"{where}: {title(score).lower()} of `{variant}` {EXPECTED[contrast.expect]} {other}{within}"
+    return f"{where}: {title(score).lower()} of `{variant}` {expectation} {other}{within}"
 
 
 def numbers(outcome: Outcome) -> str:
