@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused_with_its_size():
     [
         (WIDE.replace("layers=2", "layers=4"), 0.02),
         ("lfm2-style@tiny:num_hidden_layers=5,vocab_size=500", 0),  # by a pattern of kinds
-        ("attention-residuals@tiny:num_hidden_layers=5,vocab_size=500", 0),  # each layer reads all before
+        ("attention-residuals@tiny:num_hidden_layers=4,vocab_size=500", 0),  # each layer reads all before
     ],
 )
 def test_counting_layers_on_comes_to_what_all_layers_take(name, rel):

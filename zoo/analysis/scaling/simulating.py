@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.analysis.inputs import inputs_of
 from zoo.analysis.measuring.flops import without_values
@@ -110,7 +109,7 @@ def batch_memory(
 
 def cache_bytes(model: ZooPreTrainedModel, seq_len: int) -> int:
     """Find the memory of the cache of one sequence, in bfloat16, by reading that many tokens."""
-    with FakeTensorMode(), GroupedProducts(), fast_paths(unpadding="never"):
+    with HollowMode(), fast_paths(unpadding="never"):
         hollow = without_values(model, torch.bfloat16)
         cache = hollow(**inputs_of(model, torch.empty(1, seq_len, dtype=torch.long)), use_cache=True).past_key_values
         is_pair = model.config.is_encoder_decoder
@@ -126,8 +125,7 @@ def simulated_training(
 ) -> Iterator[ZooPreTrainedModel]:
     """Copy a model without its values, ready to be trained."""
     with (
-        FakeTensorMode(),
-        GroupedProducts(),
+        HollowMode(),
         fast_paths(unpadding="never", quick_dropout="never"),
         warnings.catch_warnings(),
     ):
@@ -146,14 +144,14 @@ def simulated_training(
         yield hollow
 
 
-class GroupedProducts(TorchDispatchMode):
-    """Gives the grouped products of experts their shape, where PyTorch's own rule for it knows bfloat16 alone."""
+class HollowMode(FakeTensorMode):
+    """Makes tensors without values, also by grouped products of experts: PyTorch's own rule knows bfloat16 alone."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func is not torch.ops.aten._grouped_mm.default:
-            return func(*args, **(kwargs or {}))
+            return super().__torch_dispatch__(func, types, args, kwargs or {})
         left, right, ends = args[:3]
         # Rows of each group by its matrix; or for the matrices' gradients, columns by rows of each group.
         groups = () if right.ndim == 3 else (len(ends),)
