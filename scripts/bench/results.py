@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from jinja2 import StrictUndefined, Template
+
 from zoo.base.files import replace_part, write_file
 from zoo.base.printed import table_in_markdown
 from zoo.building.weights.built_in import read_definitions
@@ -72,23 +74,7 @@ ENOUGH = 3
 PICTURED = ("quirks", "vanilla")
 """The benchmark and the condition that the picture of README.md shows."""
 
-INTRODUCTION = """# Results
-
-Variants, measured: what `zoo bench run NAME --record` has written, put into tables by
-`python scripts/bench/results.py`, a page a benchmark. Verdicts on published [claims](claims.md) have
-their own page.
-
-`zoo bench show NAME` prints a table, `zoo list --sort NAME` puts the best variants first, and `zoo show VARIANT`
-prints those of one variant. `zoo bench run NAME VARIANT` repeats a row or adds your own, and
-`zoo bench verify NAME` repeats some rows and compares the results. Quality does not depend on other work
-of a machine; speed does, so speeds are shown only where variants took turns ([speed](results/speed.md)), and the CSV
-files record how busy the machine was.
-
-Scores of the [weights that ship](weights.md) have their own rows, in
-[weights.csv](../zoo/comparison/benchmarks/results/weights.csv), written from the very files that their cards read.
-"""
-
-PUBLISHED = "## Published numbers and ours"
+TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 
 HOW_TO_READ = """A row is a variant: the mean over its seeds and the sample standard deviation, the difference from the
 baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and corrected for the
@@ -149,7 +135,8 @@ def overview(found: Iterable[Recorded]) -> str:
         lines.append((link, one.benchmark.summary, str(len(one.rows)), str(len(variants))))
         published.append(anchors(one.benchmark, one.judged, f"{link}, "))
     table = table_in_markdown(("benchmark", "what it asks", "runs", "variants"), lines)
-    return "\n\n".join([INTRODUCTION.strip(), table, PUBLISHED, "\n".join(filter(None, published))]) + "\n"
+    template = Template(TEMPLATE.read_text(encoding="utf-8"), undefined=StrictUndefined, keep_trailing_newline=True)
+    return template.render(benchmarks=table, published="\n".join(filter(None, published)))
 
 
 def pages() -> dict[Path, str]:
