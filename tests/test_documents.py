@@ -20,7 +20,7 @@ from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
 from zoo.base.files import replace_part
-from zoo.cli.hints import EXAMPLES
+from zoo.cli.hints import HINTS
 from zoo.cli.main import cli
 from zoo.registry import VARIANTS
 from zoo.testing.new_plugin import plugin_files
@@ -61,7 +61,7 @@ COMMANDS = [
     for command in commands(document)
     if "..." not in command
 ]
-COMMANDS += [pytest.param(command, id=f"--help-{command}") for shown in EXAMPLES.values() for command in shown]
+COMMANDS += [pytest.param(command, id=f"--help-{command}") for hint in HINTS.values() for command in hint["examples"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
