@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import Trainer, TrainingArguments
 
 import zoo
+from zoo.models.unit import UnitEmbedding, UnitHead
 from zoo.testing import randomize, token_ids
 from zoo.training import AfterSteps
 
@@ -77,3 +78,19 @@ def test_factors_of_tokens_are_kept_when_the_vocabulary_changes(size: int) -> No
     after = model.lm_head.scales.detach()
     torch.testing.assert_close(after[: len(before)], before)
     torch.testing.assert_close(after[len(before) :], torch.full((max(0, size - WORDS),), WIDTH**-0.5))
+
+
+@pytest.mark.parametrize("size", [WORDS + 2, WORDS - 2])
+def test_new_tokens_have_vectors_of_length_one(size: int) -> None:
+    model = zoo.build("ngpt", "causal-lm", **SIZES)
+    tables = {
+        name: one.weight.detach().clone()
+        for name, one in model.named_modules()
+        if isinstance(one, (UnitEmbedding, UnitHead))
+    }
+    model.resize_token_embeddings(size)
+    assert len(tables) == 2
+    for name, before in tables.items():
+        kept = min(size, WORDS)
+        assert torch.equal(model.get_submodule(name).weight[:kept], before[:kept])
+    assert_on_the_hypersphere(model)

@@ -30,6 +30,7 @@ from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
 from .transformer import transformer_of
+from .unit import UnitEmbedding
 
 # Keywords of every forward: `output_attentions`, `output_hidden_states`, `num_items_in_batch` and those of attention
 # backends. transformers reads off a forward's signature that it takes them, so a module that defines one
@@ -193,7 +194,10 @@ class ZooPreTrainedModel(AttentionBackends):
         self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
         """Resize the embedding, and with it every further table of the same ids."""
+        before = self.config.vocab_size
         embedding: nn.Embedding = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if isinstance(embedding, UnitEmbedding):
+            embedding.normalize_from(before)
         for module in self.modules():
             if isinstance(module, ValueEmbedding) and module.num_embeddings == self.config.vocab_size:
                 self._get_resized_embeddings(module, embedding.num_embeddings, mean_resizing=mean_resizing)

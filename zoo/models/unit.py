@@ -100,6 +100,11 @@ class UnitEmbedding(UnitWeights, TokenEmbedding):
 
     unit_weights: ClassVar[dict[str, int]] = {"weight": -1}
 
+    def normalize_from(self, row: int) -> None:
+        """Divide the vectors of new tokens by their lengths."""
+        with torch.no_grad():
+            self.weight[row:] = unit(self.weight[row:])
+
 
 class UnitHead(UnitWeights, nn.Linear):
     """The output projection: cosines of hidden states and token vectors, times a learned factor a token (nGPT, 2.1)."""
@@ -126,6 +131,7 @@ class UnitHead(UnitWeights, nn.Linear):
         kept = min(self.out_features, head.out_features)
         with torch.no_grad():
             head.scales.fill_(head.base)[:kept] = self.scales[:kept]
+            like.weight[kept:] = unit(like.weight[kept:])
         head.weight, head.bias = like.weight, like.bias
         return head
 
