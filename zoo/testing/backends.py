@@ -93,26 +93,12 @@ def _flash_inputs(subject: Subject) -> Iterator[tuple[str, dict[str, Any], Tenso
 FLASH = "flash_attention_2"
 
 
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: Sequence[int] = (-1, -1),
-    softcap: float = 0.0,
-    **kwargs: Any,
-) -> Tensor:
-    """`flash_attn_func` as documented: queries are the last ones of the keys, both ends of a window count.
-
-    Scores are scaled by `softmax_scale`, bounded by `softcap` unless 0; `window_size` -1 is no window.
-    """
-    assert dropout_p == 0
-    keys = torch.arange(key.shape[1], device=query.device) - key.shape[1]
-    own = torch.arange(query.shape[1], device=query.device) - query.shape[1]
-    hidden = out_of_sight(keys - own[:, None], causal, window_size)
-    return mix(query, key, value, hidden, softmax_scale, softcap)
+def attend(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    """`flash_attn_func` as documented: sequences of one length, (batch_size, seq_len, num_heads, head_dim)."""
+    bounds = [torch.arange(len(states) + 1, device=states.device) * states.shape[1] for states in (query, key)]
+    rows = [states.flatten(0, 1) for states in (query, key, value)]
+    mixed: Tensor = attend_by_sequence(rows[0], rows[1], rows[2], bounds[0], bounds[1], **options)
+    return mixed.unflatten(0, query.shape[:2])
 
 
 def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> Tensor:
@@ -155,7 +141,11 @@ def attend_by_sequence(
     softcap: float = 0.0,
     deterministic: bool = False,
 ) -> Tensor:
-    """`flash_attn_varlen_func` as documented: sequences of any length, bounded by `cu_seqlens`, (batch_size + 1,)."""
+    """`flash_attn_varlen_func` as documented: sequences of any length, bounded by `cu_seqlens`, (batch_size + 1,).
+
+    Queries are the last ones of the keys, and both ends of a window count. Scores are scaled by `softmax_scale`, and
+    bounded by `softcap` unless it is 0; a `window_size` of -1 is no window.
+    """
     assert dropout_p == 0
     # Nothing is asked of the device, as kernels ask nothing: every token finds its sequence by itself.
     queries, keys = (

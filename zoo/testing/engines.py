@@ -18,7 +18,7 @@ from zoo.building.quantizing import to_int8
 from zoo.fast.int8 import Int8Linear
 from zoo.models import Attention, ZooConfig
 
-from .backends import mix, out_of_sight
+from .backends import attend
 from .cases import assert_equal, check
 from .generating import NEW_TOKENS, generate
 from .subjects import Subject
@@ -87,10 +87,10 @@ class Engine:
         self.kept[place] = key, value
         window = self.config.sliding_window if self.kind(place[0]) == "sliding_attention" else None
         sides = (-1, -1) if window is None else (window - 1, 0) if module.is_causal else (window, window)
-        places = torch.arange(key.shape[1], device=key.device)
-        hidden = out_of_sight(places - places[-query.shape[1] :, None], module.is_causal, sides)
+        options = {"causal": module.is_causal, "window_size": sides, "softmax_scale": 1.0}
+        options["softcap"] = self.config.attn_logit_softcapping or 0.0
         query, key, value = (one.transpose(0, 1)[None] for one in (query, key, value))
-        return mix(query, key, value, hidden, 1.0, self.config.attn_logit_softcapping or 0.0)[0].transpose(0, 1)
+        return attend(query, key, value, **options)[0].transpose(0, 1)
 
     def kind(self, layer: int) -> str:
         """The type of a layer, by the configuration alone."""
