@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.base.errors import ConfigError
-from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables
+from zoo.base.errors import ConfigError, ZooError
+from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables, summary
 from zoo.inside.heads import distances, entropies
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
@@ -162,3 +162,20 @@ def few():
 
     splits = TASKS.get("translation").load()
     return Splits(splits.train.select(range(24)), splits.train.select(range(24, 28)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: norms_figure([]), "no norms were recorded"),
+        (lambda: NormRecorder(every=0), "every=0 was given"),
+        (lambda: logit_lens("gpt2-style.char-en", "The", top=0), "top=0 was given"),
+        (lambda: position_tables(zoo.build("gpt2-style@tiny"), 0), "length=0 was given"),
+        (lambda: summary("gpt2-style@tiny", batch_size=0), "batch_size=0 was given"),
+        (lambda: summary("gpt2-style@tiny", seq_len=0), "seq_len=0 was given"),
+        (lambda: summary("gpt2-style@tiny", depth=0), "depth=0 was given"),
+    ],
+)
+def test_sizes_at_which_there_is_nothing_to_show_are_refused(call, message):
+    with pytest.raises(ZooError, match=message):
+        call()

@@ -22,6 +22,7 @@ from zoo.base.files import write_file
 from zoo.converters.errors import require
 from zoo.models import Position
 from zoo.models.stack import stacks_of
+from zoo.models.validation import require_at_least
 
 from .attending import AttentionMap, AttentionMaps
 
@@ -201,6 +202,7 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
     Returns:
         The tables of each stack; none for a stack without positions.
     """
+    require_at_least(1, length=length)
     found = []
     for side, stack in stacks_of(model).items():
         encoding: Position = stack.position

@@ -25,6 +25,7 @@ from zoo.building.weights import is_saved, locate
 from zoo.converters.errors import require
 from zoo.fast.switches import fast_paths
 from zoo.models.borrowing import borrowed_by
+from zoo.models.validation import require_at_least
 from zoo.models.wrapped import running_model
 from zoo.training.generation.generating import position_limit
 
@@ -137,9 +138,10 @@ def summary(
         fold: Whether layers that are alike share their rows.
 
     Raises:
-        ZooError: When the variant or the checkpoint does not exist.
+        ZooError: When the variant or the checkpoint does not exist, or a size is less than one.
         MissingExtraError: When torchinfo is not installed.
     """
+    require_at_least(1, batch_size=batch_size, seq_len=seq_len, depth=1 if depth is None else depth)
     if isinstance(model, (str, Path)):
         name = os.fspath(model)
         built = unallocated(name, task)

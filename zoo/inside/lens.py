@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from zoo.base.errors import ConfigError
 from zoo.base.printed import Note, Part, Printed, Table
 from zoo.models.stack import stacks_of
+from zoo.models.validation import require_at_least
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
@@ -114,8 +115,9 @@ def logit_lens(
         The most probable tokens of every layer and position, and the probability of the right one.
 
     Raises:
-        ConfigError: When the model does not predict the next token.
+        ConfigError: When the model does not predict the next token, or `top` is less than one.
     """
+    require_at_least(1, top=top)
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
     if not loaded.can_generate():
         raise ConfigError(

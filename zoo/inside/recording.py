@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, InputError
 from zoo.models.stack import stacks_of
+from zoo.models.validation import require_at_least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +54,7 @@ class NormRecorder(TrainerCallback):
     """
 
     def __init__(self, every: int = 1) -> None:
+        require_at_least(1, every=every)
         self.every = every
         self.norms: list[LayerNorms] = []
         self._hooks: list[Any] = []
@@ -124,6 +126,8 @@ def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figur
 
     from .heatmaps import new_figure
 
+    if not norms:
+        raise InputError("no norms were recorded, so there is nothing to draw: train for more steps than `every`")
     stack = stack or norms[-1].stack
     layers = sorted({one.layer for one in norms if one.stack == stack})
     figure = new_figure(9.0, 3.6)
