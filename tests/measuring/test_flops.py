@@ -6,7 +6,8 @@ from every_variant import enough, kinds_of
 from torch import Tensor
 
 import zoo
-from zoo.analysis.measuring import count_flops, flops_per_token
+from zoo.analysis.measuring import count_flops, decode_speed, flops_per_token
+from zoo.base.errors import ConfigError
 from zoo.building.builder import skeleton
 from zoo.registry import VARIANTS, list_variants
 
@@ -300,3 +301,12 @@ def test_recomputation_is_not_counted():
     once = flops_per_token(model, SOURCE)
     model.gradient_checkpointing_enable()
     assert flops_per_token(model, SOURCE) == once
+
+
+def test_lengths_without_tokens_are_refused():
+    model = zoo.build("gpt2-style@tiny", **SIZES)
+    for lengths in ((0,), (SOURCE, 0)):
+        with pytest.raises(ConfigError, match="_len=0 was given"):
+            flops_per_token(model, *lengths)
+    with pytest.raises(ConfigError, match="sequences=0 was given"):
+        decode_speed(model, {"input_ids": torch.ones(1, SOURCE, dtype=torch.long)}, 0.01, sequences=0)

@@ -19,6 +19,7 @@ from zoo.analysis.inputs import inputs_of
 from zoo.fast.int8 import Int8Linear, refuse
 from zoo.fast.switches import fast_paths
 from zoo.models import TASK_CLASSES, ZooConfig
+from zoo.models.validation import require_at_least
 from zoo.registry import Task
 
 LANGUAGE_MODELS = {"encoder": Task.MASKED_LM, "decoder": Task.CAUSAL_LM, "encoder-decoder": Task.SEQ2SEQ_LM}
@@ -142,7 +143,8 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
 
 def count_sequence(model: PreTrainedModel, seq_len: int, decoder_len: int | None = None) -> Flops:
     """Count the operations of one of many sequences in a batch. Arguments as for [`flops_per_token`][]."""
-    lengths = (seq_len, decoder_len or seq_len)
+    lengths = (seq_len, seq_len if decoder_len is None else decoder_len)
+    require_at_least(1, seq_len=seq_len, decoder_len=lengths[1])
     ids, target = (torch.empty(MANY, size, dtype=torch.long, device="meta") for size in lengths)
     return Flops(
         *(round(total / MANY) for total in dataclasses.astuple(count_flops(model, inputs_of(model, ids, target))))

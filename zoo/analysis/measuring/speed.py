@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
+from zoo.models.validation import require_at_least
 from zoo.registry.variants import active_quirks
 
 from .machine import durations
@@ -95,6 +96,7 @@ def decode_speed(
     Returns:
         The speed; None where the model cannot generate.
     """
+    require_at_least(1, sequences=sequences)
     if not model.can_generate() or not all(quirk.generates for quirk in active_quirks(model.config)):
         return None
     real = batch["attention_mask"][0].bool() if "attention_mask" in batch else slice(None)
