@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
-from markupsafe import escape
+from jinja2 import StrictUndefined, Template
 
 from zoo.base.errors import enumerate_names
 from zoo.base.files import write_file
 from zoo.data.tasks import DataTask, Predictions
 from zoo.data.tasks.metrics import f1
 
+TEMPLATE = Path(__file__).with_name("report.html.jinja")
 COLUMNS = ("text", "gold", "prediction", "probability")
 MOST_WORST = 50  # Examples that the page shows; the table has all
 MOST_LABELS_DRAWN = 60  # Largest number of labels for which the page shows a confusion matrix; the table has all
@@ -109,23 +110,10 @@ def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Se
         del tables["confusion"]
     headings = {"confusion": "Confusion matrix", "labels": "Scores of every label", "errors": "Worst examples"}
     summary = f"{len(errors):,} of {len(answers):,} examples are wrong. Labels: {enumerate_names(labels)}."
-    body = "".join(f"<h2>{headings[name]}</h2>{html_table(*made)}" for name, made in tables.items())
-    files[folder / "report.html"] = PAGE.format(title=escape(title), summary=escape(summary), body=body)
+    shown = [(headings[name], *made) for name, made in tables.items()]
+    template = Template(TEMPLATE.read_text(encoding="utf-8"), autoescape=True, undefined=StrictUndefined)
+    files[folder / "report.html"] = template.render(title=title, summary=summary, tables=shown) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         write_file(file, text)
     return list(files)
-
-
-def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    head = "".join(f"<th scope=col>{escape(name)}</th>" for name in columns)
-    lines = ("".join(f"<td>{escape(value)}</td>" for value in row) for row in rows)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-
-
-PAGE = """<!doctype html>
-<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width"><title>{title}</title>
-<style>body{{font:16px/1.5 sans-serif;margin:2em}}table{{border-collapse:collapse}}
-td,th{{border:1px solid #999;padding:.2em .6em;text-align:left;overflow-wrap:anywhere}}</style>
-<h1>{title}</h1><p>{summary}</p>{body}</html>
-"""
