@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -168,12 +168,8 @@ def written_out_flash(*models: nn.Module) -> Iterator[None]:
 
     modules: list[Any] = [module for model in models for module in model.modules() if hasattr(module, "config")]
     configs = {id(module.config): module.config for module in modules}
-    before = {key: config._attn_implementation for key, config in configs.items()}
-    with mock.patch.object(flash, "lazy_import_flash_attention", load):
-        try:
-            for config in configs.values():
-                config._attn_implementation_internal = FLASH
-            yield
-        finally:
-            for key, config in configs.items():
-                config._attn_implementation_internal = before[key]
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(flash, "lazy_import_flash_attention", load))
+        for config in configs.values():
+            patches.enter_context(mock.patch.object(config, "_attn_implementation_internal", FLASH))
+        yield
