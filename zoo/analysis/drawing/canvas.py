@@ -149,12 +149,7 @@ def draw_badge(canvas: Canvas, center: Point, mark: str) -> None:
 
 
 def measure(step: Step, width: float, marks: Marks, *, detail: str | None = None) -> Box:
-    """Text and mark of a step's box.
-
-    Args:
-        width: How wide its box is, if it isn't a small one.
-        detail: Text below its name, by default all details.
-    """
+    """Text and mark of a step's box, of this width unless it is a small one; `detail` in place of all details."""
     small = step.kind in SMALL
     width = min(width, 108.0) if small else width
     room = width - 16

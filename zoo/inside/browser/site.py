@@ -84,14 +84,7 @@ def find_page() -> Path:
 
 
 def build(sources: Path) -> Path:
-    """Build the page with Node, unless it is as new as its sources.
-
-    Args:
-        sources: The folder with package.json.
-
-    Raises:
-        UnsupportedOperationError: If Node or npm is missing, or a step fails.
-    """
+    """Build the page with Node, unless it is as new as its sources; an error if npm is missing or a step fails."""
     output = sources / OUTPUT
     if is_current(sources, output):
         return output
