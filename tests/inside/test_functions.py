@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import zoo
-from zoo.base.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, InputError, ZooError
 from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables, summary
 from zoo.inside.heads import distances, entropies
 
@@ -51,6 +51,15 @@ def test_padding_counts_for_nothing(translator, tokenizers):
     for place, counts in enumerate((source, target, target)):
         expected = np.average([one[place].entropy for one in alone], axis=0, weights=counts)
         np.testing.assert_allclose(together[place].entropy, expected, rtol=1e-4)
+
+
+def test_texts_without_targets_or_targets_without_use_are_refused(translator, writer, tokenizers):
+    for model, sources, targets in ((translator, [], None), (translator, TEXTS, TEXTS[:1]), (writer, TEXTS[:1], TEXTS)):
+        with pytest.raises(InputError, match="give at least one text, and a target for each"):
+            head_statistics(model, sources, targets)
+    reader = zoo.build("pre-norm", "masked-lm", vocab_size=len(tokenizers.source), **TINY)
+    with pytest.raises(ConfigError, match="only reads"):
+        head_statistics(reader, TEXTS, TEXTS, tokenizer=tokenizers)
 
 
 def test_weight_that_falls_on_padding_is_left_out():

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.analysis.inputs import is_causal
-from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.base.errors import UnknownNameError
 from zoo.base.printed import Page, Part, Printed
 from zoo.models.stack import stacks_of
 from zoo.training.generation import load_checkpoint
@@ -142,8 +142,6 @@ def attention(
     """
     name = type(model).__name__ if isinstance(model, PreTrainedModel) else shown_name(str(model))
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
-    if target is not None and not (loaded.config.is_encoder_decoder or is_causal(loaded)):
-        raise ConfigError(f"a target was given, but a {type(loaded).__name__} only reads; leave it out")
     inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])
     weights = attention_weights(loaded, inputs)
     maps = []

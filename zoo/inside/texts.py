@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.analysis.inputs import is_causal
+from zoo.base.errors import ConfigError, InputError
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 from zoo.training.generation.generating import end_somewhere, generation_config
@@ -44,6 +45,11 @@ def inputs_of(
     model: PreTrainedModel, tokenizers: Tokenizers, sources: Sequence[str], targets: Sequence[str] | None = None
 ) -> Inputs:
     """Turn texts into what a model reads; targets are by default what the model writes."""
+    if targets is not None and not (model.config.is_encoder_decoder or is_causal(model)):
+        raise ConfigError(f"a target was given, but a {type(model).__name__} only reads; leave it out")
+    if not sources or len(sources) != len(sources if targets is None else targets):
+        more = "" if targets is None else f" and {len(targets)} targets"
+        raise InputError(f"{len(sources)} texts{more} were given; give at least one text, and a target for each")
     source = tokenizers.source
     encoded = [encode(source, text, end=not is_causal(model)) for text in sources]
     if is_causal(model) and targets is not None:
