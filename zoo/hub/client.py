@@ -174,7 +174,7 @@ class HubModel:
 def list_hub(owner: str, *, token: str | bool | None = None, retry_policy: RetryPolicy | None = None) -> list[HubModel]:
     """List the zoo's models of a user or an organisation: those with the zoo's library tag.
 
-    Arguments as for [`pull`][]; the models are sorted by name.
+    Arguments as for [`zoo.pull`][]; the models are sorted by name.
 
     Raises:
         HubError: When the Hub cannot be asked.

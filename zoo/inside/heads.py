@@ -70,7 +70,7 @@ def head_statistics(
 ) -> list[HeadStatistics]:
     """Measure how sharply and how far each head looks, on average over the tokens of some texts.
 
-    Arguments as for [`attention`][]; `sources` and `targets` are several texts.
+    Arguments as for [`zoo.inside.attention`][]; `sources` and `targets` are several texts.
 
     Returns:
         The numbers of each kind of attention that the model has.

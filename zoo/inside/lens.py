@@ -107,9 +107,7 @@ def logit_lens(
 ) -> LogitLens:
     """Predict after each layer of a decoder, by its final norm and projection (logit lens).
 
-    Args:
-        top: How many tokens to keep. The other arguments are those of [`attention`][], for a model that predicts the
-            next token.
+    Arguments as for [`zoo.inside.attention`][], for a model that predicts the next token; `top` tokens are kept.
 
     Returns:
         The most probable tokens of every layer and position, and the probability of the right one.
