@@ -1,11 +1,13 @@
 """Exports to OpenVINO compute and write what the model does, with the cache inside of the engine."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 import torch
 from native_models import zoo_model
+from preloaded import run_python
 from transformers.cache_utils import DynamicCache
 
 import zoo
@@ -98,8 +100,7 @@ def test_signals_have_a_stack_when_sessions_are_gone(folder):
         "sessions = [OpenVinoSession(Path(sys.argv[1])) for _ in range(2)]; sessions.pop(0); sessions.pop(0)\n"
         "signal.signal(signal.SIGUSR1, lambda *_: print('handled')); signal.raise_signal(signal.SIGUSR1)"
     )
-    words = [sys.executable, "-X", "faulthandler", "-c", code, str(folder / "openvino_model.xml")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_python(["-c", code, str(folder / "openvino_model.xml")], env=os.environ)
     assert (done.returncode, done.stdout.split()) == (0, ["handled"]), done.stderr
 
 

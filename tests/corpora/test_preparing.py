@@ -4,9 +4,7 @@ import gzip
 import itertools
 import json
 import os
-import signal
 import struct
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
-from preloaded import run_fork
+from preloaded import run_fork, start_python
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.cli.main import cli
@@ -141,11 +139,11 @@ import sys; import zoo.data.corpora.planning as p; p.SHARD_BYTES = 1500
 sys.argv = {["zoo", *command[3:], "-o", str(tmp_path / "killed"), "--quiet"]!r}
 from zoo.cli.main import main; main()
 """
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = start_python(["-c", code], [0, 1, 2], env=os.environ)
     deadline = time.monotonic() + 120
     while not list((tmp_path / "killed").glob("shards/*-00001.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait()
     assert not is_prepared(tmp_path / "killed")
     tokenizers = load_tokenizers(ready)
@@ -185,12 +183,13 @@ def test_a_bad_line_is_named_and_stops_or_is_skipped(tokenizers, tmp_path, case,
     lines = source.read_bytes().splitlines(keepends=True)
     source.write_bytes(b"".join([*lines[:40], raw + b"\n", *lines[40:]]))
     out = tmp_path / "out"
+    given = {"shard_bytes": 1000, "aside": False, "jobs": 1, "progress": False}
     with pytest.raises(DataError, match=f"a.jsonl, line 41: .*{message}"):
-        prepare(source, tokenizers, out, shard_bytes=1000, aside=False, progress=False)
+        prepare(source, tokenizers, out, **given)
     assert not is_prepared(out)
     with pytest.raises(OutputExistsError, match="holds another preparation"):
-        prepare(source, tokenizers, out, shard_bytes=1000, on_error="skip", aside=False, progress=False)
-    made = prepare(source, tokenizers, tmp_path / "b", shard_bytes=1000, on_error="skip", aside=False, progress=False)
+        prepare(source, tokenizers, out, on_error="skip", **given)
+    made = prepare(source, tokenizers, tmp_path / "b", on_error="skip", **given)
     assert made.documents == 60 and sum(shard.skipped for shard in made.shards) == 1
     assert "line 41" in capfd.readouterr().err
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
 
 import zoo.registry.table
 from zoo.base.errors import NameCollisionError, PluginWarning
@@ -249,12 +250,9 @@ CTRL_C = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
 
 def run_interrupted(site: Path, program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own: a real signal would end the one that runs the tests, too."""
-    # A shell's background processes begin without Ctrl-C, and so do those that they start.
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
     environment.pop("ZOO_PLUGINS", None)
-    command = [sys.executable, "-c", heard + program]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return run_python(["-c", program], env=environment)
 
 
 @pytest.mark.parametrize(
