@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from transformers import GenerationConfig
 
 from zoo.base.errors import CheckpointError, ConfigError, InputError, first_line
+from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from ..engine import ScoredText, WritingModel, Written, is_scored
 from ..errors import require
-from ..native.files import TARGET_FOLDER, TOKENIZER_FILE
 from ..verification import (
     ROUNDING,
     Answers,

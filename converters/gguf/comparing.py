@@ -16,12 +16,12 @@ import psutil
 import torch
 from transformers import AutoTokenizer
 
-from zoo.base.folders import scratch_folder
+from zoo.base.folders import TOKENIZER_FILE, scratch_folder
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from .. import verification
 from ..errors import VerificationError, require
-from ..native.files import AWKWARD, TOKENIZER_FILE
+from ..native.files import AWKWARD
 from ..target import TargetPlan
 from ..verification import ROUNDING, Answers, Difference, Perplexities, draw_tokens, ends_of, log_probabilities
 from ..weights import in_dtype

@@ -10,10 +10,10 @@ from transformers import AutoTokenizer
 
 from zoo.base.errors import CheckpointError
 from zoo.base.files import read_json
+from zoo.base.folders import TOKENIZER_FILE
 from zoo.models import ZooConfig
 
 from ..errors import ExportError
-from ..native.files import TOKENIZER_FILE
 from ..verification import ends_of
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5  # llama.cpp's types of tokens

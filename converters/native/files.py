@@ -22,12 +22,12 @@ from transformers.utils import (
 
 from zoo.base.errors import first_line
 from zoo.base.files import read_json, read_mapping
+from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 from zoo.hub.addresses import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
 from ..errors import ConversionError, ExportError, LostInputWarning, UnsafeFileError
 
-TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (
     TOKENIZER_FILE,
@@ -46,8 +46,6 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
 )
 """Files by which a tokenizer of any class is recognised."""
-
-TARGET_FOLDER = "target"  # Where a checkpoint holds its target's tokenizer, if that has its own
 
 
 def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> list[str]:

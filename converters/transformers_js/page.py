@@ -10,11 +10,12 @@ from typing import Any
 import jinja2
 
 from zoo.base.files import read_json
+from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..errors import ExportError
-from ..native.files import TARGET_FOLDER, TOKENIZER_CONFIG, TOKENIZER_FILE
+from ..native.files import TOKENIZER_CONFIG
 from ..weights import longest, task_of
 
 NODE_MODULES = "node_modules"

@@ -12,9 +12,10 @@ from typing import Any
 
 from zoo.base.errors import CheckpointError
 from zoo.base.files import read_json
+from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 
 from ..errors import ExportError
-from ..native.files import TARGET_FOLDER, TOKENIZER_CONFIG, TOKENIZER_FILE, TOKENIZER_FILES, carry_tokenizer
+from ..native.files import TOKENIZER_CONFIG, TOKENIZER_FILES, carry_tokenizer
 
 PARTS = {
     "model": ("BPE", "Unigram", "WordLevel", "WordPiece"),

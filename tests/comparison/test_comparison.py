@@ -18,14 +18,14 @@ from safetensors.torch import load_file, save_file
 
 from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.base.files import write_json
-from zoo.base.folders import locked
+from zoo.base.folders import TARGET_FOLDER, locked
 from zoo.cli.compare import compare as verb
 from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.processes import reason
 from zoo.comparison.run.record import finished, read_run
-from zoo.comparison.run.reload import TARGET_FOLDER, check
+from zoo.comparison.run.reload import check
 from zoo.comparison.run.timings import PHASES
 from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import folder_name

@@ -32,9 +32,12 @@ REVISIONS_SUFFIX = "-revisions"
 
 RECORD_FILE = "weights.json"  # The record of weights by name
 
+TOKENIZER_FILE = "tokenizer.json"
+TARGET_FOLDER = "target"  # Where a checkpoint holds the target's tokenizer, if it has its own
+
 USUAL_FILES = (
     *(MODEL_FILE, "generation_config.json", "model.safetensors", "model.safetensors.index.json", "README.md"),
-    *("tokenizer.json", "tokenizer_config.json", RESULT_FILE),
+    *(TOKENIZER_FILE, "tokenizer_config.json", RESULT_FILE),
 )
 """Files of most folders."""
 

@@ -17,7 +17,7 @@ from transformers.utils import logging
 
 import zoo  # noqa: F401
 from zoo.base.files import write_json
-from zoo.data.tokenizers.pairs import TARGET_FOLDER
+from zoo.base.folders import TARGET_FOLDER
 from zoo.fast import fast_paths
 from zoo.models import TASK_CLASSES
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base import formats
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
-from zoo.base.files import read_json, write_file, written
-from zoo.base.folders import locked
+from zoo.base.files import read_json, read_mapping, write_file, written
+from zoo.base.folders import TOKENIZER_FILE, locked
 
 from .getting import KEY_DIGITS, PREPARED, data_folder
 from .near_duplicates import datasketch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zoo.data.tokenizers import Tokenizers
 
 ON_ERROR = ("stop", "skip")
-HELDOUT_FILE, PLAN_FILE, TOKENIZER_FILE, SHARDS = "heldout.jsonl", "plan.json", "tokenizer.json", "shards"
+HELDOUT_FILE, PLAN_FILE, SHARDS = "heldout.jsonl", "plan.json", "shards"
 
 
 def prepare(
@@ -152,11 +152,7 @@ def begin(place: Path, key: str) -> Manifest | None:
     """Begin a preparation, or go on with that in the folder; returns the manifest of one that is whole already."""
     file = place / PLAN_FILE
     if file.is_file():
-        try:
-            same = read_json(file)["key"] == key
-        except (ValueError, LookupError, TypeError):
-            same = False
-        if not same:
+        if read_mapping(file).get("key") != key:
             raise OutputExistsError(
                 f"{place} holds another preparation (other sources, tokenizer or options); remove it, or name another "
                 "folder"

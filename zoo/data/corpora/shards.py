@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zoo.base.errors import DataError, FormatVersionError
-from zoo.base.files import read_json, stamp_of, write_file
+from zoo.base.files import read_json, read_mapping, stamp_of, write_file
 from zoo.base.formats import SHARDS
 from zoo.base.manifest import sha256_of
 
@@ -112,10 +112,7 @@ VERIFIED = "verified.json"
 
 def verify(folder: Path, shards: Sequence[Shard]) -> None:
     """Compare the shards of a folder with their hashes, once: again only after a change of size or time."""
-    try:
-        known = dict(read_json(folder / VERIFIED))
-    except (OSError, ValueError, TypeError):
-        known = {}
+    known = read_mapping(folder / VERIFIED)
     hashes = {
         file: sha256 for one in shards for file, sha256 in zip((one.file, one.index), one.record.sha256, strict=True)
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError, ConfigError
 from zoo.base.files import read_json
+from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 from zoo.registry import split_options
 from zoo.registry.names import check_options
 
@@ -20,11 +21,6 @@ from .kinds import TOKENIZERS, options_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-TARGET_FOLDER = "target"
-"""Where a checkpoint holds the target's tokenizer, if it has its own: `AutoTokenizer`'s `subfolder`."""
-
-TOKENIZER_FILE = "tokenizer.json"
 
 GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")  # Names of the class that reads any `tokenizer.json`
 

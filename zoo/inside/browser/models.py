@@ -17,8 +17,8 @@ from torch import Tensor
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import read_json
-from zoo.base.folders import scratch_folder
-from zoo.converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
+from zoo.base.folders import TOKENIZER_FILE, scratch_folder
+from zoo.converters.native.files import TOKENIZER_CONFIG
 from zoo.converters.weights import task_of
 from zoo.inside.explorer.models import Explored, with_quirks
 from zoo.inside.texts import encode

@@ -9,11 +9,12 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.base.folders import TOKENIZER_FILE
 from zoo.building.loading import load
 from zoo.building.weights import locate
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
-from zoo.data.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
+from zoo.data.tokenizers.pairs import read_tokenizer
 from zoo.models.wrapped import running_model
 
 from .engines import TORCH, TORCH_INT8, is_exported, load_for

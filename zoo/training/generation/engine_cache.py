@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from zoo.analysis.environment import device_name
 from zoo.base.errors import ZooError
 from zoo.base.files import home_cache, read_json, write_file
-from zoo.base.folders import written_whole
+from zoo.base.folders import TARGET_FOLDER, written_whole
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
 
@@ -75,7 +75,7 @@ class Choice:
 def place_of_choice(
     model: ZooPreTrainedModel, inputs: Mapping[str, Tensor], source: Path | None, trial: Iterable[object]
 ) -> Path | None:
-    from zoo.converters.native.files import TARGET_FOLDER, TOKENIZER_FILES
+    from zoo.converters.native.files import TOKENIZER_FILES
 
     if (folder := cache_folder(FOLDER)) is None:
         return None
