@@ -201,7 +201,6 @@ def to_markdown(rows: Iterable[Row], settings: dict[str, Any]) -> str:
 
 
 def table(recorded: Path = RECORD) -> str:
-    """Write the table of what was recorded."""
     saved = json.loads(recorded.read_text(encoding="utf-8"))
     return to_markdown([Row(**row) for row in saved["rows"]], saved["settings"])
 

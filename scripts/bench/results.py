@@ -98,7 +98,6 @@ class Recorded(NamedTuple):
 
 
 def benchmark_page(recorded: Recorded) -> str:
-    """Write the results of a benchmark, as Markdown."""
     benchmark, rows, judged = recorded.benchmark, recorded.rows, recorded.judged
     parts = [f"# {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip(), HOW_TO_READ, *benchmark.notes]
     if not rows:

@@ -93,7 +93,6 @@ def is_bad(result: dict[str, Any]) -> bool:
 
 
 def table() -> str:
-    """Recorded results, in Markdown."""
     lines = ["| transformers | torch | bundles | outputs | tokens, greedily and with beams |", "|---|---|---|---|---|"]
     failures = []
     for number, found in json.loads(RECORD.read_text()).items():

@@ -214,7 +214,6 @@ def run(names: list[str]) -> int:
 
 
 def table() -> str:
-    """Recorded results, in Markdown."""
     record = json.loads(RECORD.read_text())
     lines = ["| model | saved as | in vLLM |", "|---|---|---|"]
     for key, result in record["models"].items():

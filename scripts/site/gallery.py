@@ -90,7 +90,6 @@ def code_page(step: tuple[str, str]) -> str:
 
 
 def code_name(step: tuple[str, str]) -> str:
-    """Name of the page of two variants' lines."""
     return "--".join(step).replace("+", "-") + "--code"
 
 
@@ -106,7 +105,6 @@ def distance(a: Card, b: Card) -> int:
 
 
 def pair(a: str, b: str) -> tuple[str, str]:
-    """Two names in their order."""
     return (a, b) if a < b else (b, a)
 
 
@@ -137,14 +135,12 @@ def filter_words(card: Card) -> list[tuple[str, str]]:
 
 
 def buttons(kind: str, words: Iterable[str]) -> str:
-    """A row of filters."""
     pressable = (f'<button type="button" data-word="{kind}:{word}">{word}</button>' for word in words)
     label = kind.replace("_", " ")
     return f'<div role="group" aria-label="{label}"><span>{label}</span>{"".join(pressable)}</div>'
 
 
 def tile(card: Card, words: Iterable[tuple[str, str]]) -> str:
-    """One variant among the others."""
     found_by = html.escape(" ".join(f"{kind}:{word}" for kind, word in words))
     facts = [f"{card.num_parameters / 1e6:.0f} M parameters"]
     facts += [counted(len(card.quirks), "quirk")] if card.quirks else []
@@ -229,7 +225,6 @@ def setting_name(name: str) -> str:
 
 
 def difference_page(a: str, b: str) -> str:
-    """Write the page of two variants side by side."""
     differences = [(cell(one.axis), f"`{one.a}`", f"`{one.b}`") for one in zoo.diff(a, b)]
     return (
         f"# {a} and {b}\n\n[{a}]({a}.md), [{b}]({b}.md)\n\n![{a} next to {b}]({a}--{b}.svg){{ .drawing }}\n\n"

@@ -76,12 +76,10 @@ def home(module: str, name: str, value: object) -> str:
 
 
 def summary(module: str) -> str:
-    """The first line of a module's docstring."""
     return (importlib.import_module(module).__doc__ or "").strip().partition("\n")[0]
 
 
 def settings_page() -> str:
-    """Write the page of every setting, with the values that it takes."""
     return (
         "# Settings\n\nWhat every variant takes: `zoo.build(name, setting=value)`, `name:setting=value`, `--set`. "
         + ("A variant may have other defaults.\n\n" + "".join(map(setting, setting_cards())))
@@ -89,12 +87,10 @@ def settings_page() -> str:
 
 
 def setting(card: SettingCard) -> str:
-    """Write the description of one setting."""
     values = "".join(f"| `{value}` | {cell(text)} |\n" for value, text in card.values.items())
     table = f"\n| value | |\n|---|---|\n{values}" if values else ""
     return f"## {card.name}\n\n{card.description}\n\nDefault: `{card.default!r}`\n{table}\n"
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a table."""
     return text.replace("|", "\\|").replace("\n", " ")

@@ -57,7 +57,6 @@ def random_model(module: Any, dtype: torch.dtype) -> Any:
 
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Make a dtype that of new tensors."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

@@ -148,11 +148,9 @@ class EncoderSuite(modeling.ModelTesterMixin, pipelines.PipelineTesterMixin):
         self.config_tester = configuration.ConfigTester(self, config_class=zoo.models.ZooConfig, hidden_size=32)
 
     def test_config(self) -> None:
-        """The suite of configurations."""
         self.config_tester.run_common_tests()
 
     def test_model(self) -> None:
-        """The shape of the body's output."""
         config, inputs = self.model_tester.prepare_config_and_inputs()
         hidden = zoo.models.ZooModel(config).eval()(**inputs).last_hidden_state
         self.assertEqual(hidden.shape, (self.model_tester.batch_size, self.model_tester.seq_length, config.hidden_size))

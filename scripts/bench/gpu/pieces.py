@@ -51,7 +51,6 @@ class Settings:
 
     @property
     def scale(self) -> Scale:
-        """Sizes of what is measured."""
         return TINY if self.tiny else GPU
 
 
@@ -63,7 +62,6 @@ def pieces(settings: Settings, only: Sequence[str]) -> Iterator[Piece]:
 
 
 def every_piece(settings: Settings) -> Iterator[Piece]:
-    """Every piece."""
     for name in ["pre-norm"] if settings.tiny else zoo.list_variants():
         yield Piece(f"suite, {name}", "suite", partial(suite, settings, name))
     yield Piece("fidelity", "fidelity", partial(fidelity, settings))
@@ -140,7 +138,6 @@ def shakespeare(settings: Settings) -> Rows | None:
 
 
 def speed(settings: Settings, name: str, peers: Callable[[], list[Peer]]) -> Rows:
-    """Measure peers in turns."""
     torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
     device, dtype = settings.device, torch.bfloat16
     limit = peak(device, "bfloat16") or products(device, dtype)

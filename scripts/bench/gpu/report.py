@@ -47,7 +47,6 @@ def suite_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def aims(done: dict[str, Any]) -> Iterable[str]:
-    """Aims and results."""
     speed = rows_of(done, "speed")
     ours = [row for row in speed if row["kind"] == "zoo"]
     for row in rows_of(done, "training"):
@@ -71,10 +70,8 @@ def aims(done: dict[str, Any]) -> Iterable[str]:
 
 
 def aim(what: str, found: float, holds: bool) -> str:
-    """A row of the first table."""
     return f"| {what} | {found:.3g} | {verdict(holds)} |"
 
 
 def verdict(holds: bool) -> str:
-    """Whether it is reached."""
     return "reached" if holds else "not reached"

@@ -99,7 +99,6 @@ def run_zoo(name: str, pairs: list[tuple[str, str]], seed: int, epochs: int) -> 
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Do one run, in this process."""
     torch.set_num_threads(arguments.threads)
     pairs = read_pairs(arguments.data, arguments.rows)
     if arguments.one == "original":

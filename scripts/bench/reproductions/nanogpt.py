@@ -102,7 +102,6 @@ def after(script: str, line: str, more: str) -> str:
 
 
 def run_zoo(name: str, data: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
-    """Train by the recipe that ships with the zoo."""
     options: dict[str, Any] = {"progress": False, "scored": False, "use_cpu": True, "report_to": "none"}
     options |= {"settings": {"initializer_width": 1}, "decay": "transformers"}  # nanoGPT: 0.02, norms do not decay
     result = zoo.train(name, recipe="nanogpt-cpu", data=data, seed=seed, **options)
@@ -139,7 +138,6 @@ def evaluate(predict: Predict, ids: list[int], windows: list[int]) -> dict[str, 
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Do one run, in this process."""
     torch.set_num_threads(arguments.threads)
     text = arguments.data.read_text(encoding="utf-8")
     if arguments.one == "nanoGPT":
@@ -154,7 +152,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print every run, and the means."""
     columns = ("run", "seed", "whole held-out text", "240 random windows", "of 100 draws, 1.88 or less", "its README's")
     print(f"| {' | '.join(columns)} | seconds |\n{'|---' * (len(columns) + 1)}|")
     for row in rows:

@@ -29,7 +29,6 @@ class Losses:
         pass
 
     def add(self, epoch: float, values: tuple[float, ...]) -> None:
-        """Keep a point."""
         Losses.last = float(values[0])
 
 

@@ -140,7 +140,6 @@ def clock_of(device: torch.device) -> Callable[[], float]:
 
 
 def name_of(clock: Callable[[], float]) -> str:
-    """Say which clock it is."""
     return "processor's" if clock is time.process_time else "wall"
 
 

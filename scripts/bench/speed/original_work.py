@@ -85,7 +85,6 @@ class OriginalWork:
         yield "d2l, generation, moderate sizes", partial(self.d2l_writes, self.sized(MODERATE), 1)
 
     def sized(self, sizes: Sizes) -> Sizes:
-        """The sizes, or tiny ones."""
         return TINY if self.tiny else sizes
 
     def ids(self, sizes: Sizes, seed: int, rows: int | None = None) -> Tensor:
@@ -141,7 +140,6 @@ class OriginalWork:
         return lengths, target, {**inputs, "labels": target.masked_fill(~target_mask, -100), "skip_logits": True}
 
     def vanilla(self, sizes: Sizes, dropout: float) -> list[Peer]:
-        """A step on padded pairs."""
         theirs = Vanilla(sizes.vocabulary, sizes.model, sizes.length + 1, dropout).to(self.device)
         ours = zoo.convert(theirs, quirks=HARMLESS, decoder_start_token_id=START)
         _, target, inputs = self.padded_pairs(sizes)
@@ -153,7 +151,6 @@ class OriginalWork:
         return self.training(theirs, their_loss, ours, lambda: ours(**inputs).loss, dropout)
 
     def d2l(self, sizes: Sizes, dropout: float) -> list[Peer]:
-        """A step on padded pairs."""
         theirs = D2L(sizes.vocabulary, sizes.model, dropout).to(self.device)
         ours = zoo.convert(theirs, quirks=(), decoder_start_token_id=START, pad_token_id=0)
         lengths, target, inputs = self.padded_pairs(sizes)

@@ -56,7 +56,6 @@ class TorchEncoder(nn.Module):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states, or the loss of the classifier."""
         padding = None if attention_mask is None else attention_mask == 0
         hidden_states = self.encoder(self.embeddings(input_ids), src_key_padding_mask=padding)
         if self.head is None or labels is None:
@@ -73,7 +72,6 @@ class PlainEncoder(nn.Module):
         self.heads = bert.config.num_attention_heads
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Hidden states."""
         hidden_states = self.bert.embeddings(input_ids)
         for layer in self.bert.encoder.layer:
             attention = layer.attention
@@ -100,7 +98,6 @@ class PlainDecoder(nn.Module):
         self.attention_dropout = gpt2.config.attn_pdrop
 
     def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
-        """The loss of predicting the next token."""
         body = self.body
         dropout = self.attention_dropout if self.training else 0.0
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -148,7 +145,6 @@ class TorchSeq2Seq(nn.Module):
             ours.norm3.load_state_dict(theirs.final_layer_norm.state_dict())
 
     def copy_attention(self, ours: nn.MultiheadAttention, theirs: Any) -> None:
-        """Carry the weights of one attention over."""
         ours.in_proj_weight, ours.in_proj_bias = stacked(theirs.q_proj, theirs.k_proj, theirs.v_proj)
         ours.out_proj.load_state_dict(theirs.out_proj.state_dict())
 
@@ -162,7 +158,6 @@ class TorchSeq2Seq(nn.Module):
         ours.norm2.load_state_dict(theirs.final_layer_norm.state_dict())
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Vectors of tokens and positions."""
         return self.dropout(self.embedding(ids) + self.positions(ids.shape))
 
     def forward(
@@ -172,7 +167,6 @@ class TorchSeq2Seq(nn.Module):
         decoder_attention_mask: Tensor,
         labels: Tensor,
     ) -> Tensor:
-        """The loss of predicting the next target token."""
         shifted = labels.roll(1, dims=1).masked_fill(labels.roll(1, dims=1) == -100, self.pad_token_id)
         shifted[:, 0] = self.start
         causal = nn.Transformer.generate_square_subsequent_mask(labels.shape[1], device=labels.device) < 0

@@ -74,12 +74,10 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a workload's name has one of these forms."""
     return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def workloads_of(arguments: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
-    """The workloads of a preset, by their names."""
     on_gpu = arguments.preset == "cuda"
     scale = TINY if arguments.tiny else GPU if on_gpu else FULL
     if arguments.preset == "originals":

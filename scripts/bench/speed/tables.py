@@ -46,7 +46,6 @@ def to_markdown(rows: Sequence[Row], about: Mapping[str, str]) -> str:
 
 
 def description(about: Mapping[str, str]) -> str:
-    """Machine and versions, as a sentence."""
     return ", ".join(f"{key} {value}" for key, value in about.items())
 
 

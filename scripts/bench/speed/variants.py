@@ -104,7 +104,6 @@ def to_markdown(found: dict[str, Any]) -> str:
 
 
 def recorded() -> str:
-    """The table of what was recorded, as the page has it."""
     return to_markdown(json.loads(RECORDING.read_text(encoding="utf-8")))
 
 

@@ -78,7 +78,6 @@ class Work:
             yield f"back ends, {name} training step", partial(self.training_by_backend, name)
 
     def ready(self, model: nn.Module, train: bool = False) -> Any:
-        """Put a model where the work is done."""
         model = model.to(self.device).train(train)
         if not train:
             model = model.to(self.dtype)
