@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from zoo.training import Recipe
 
 MATCHES = ("none", "params", "flops")
-WAYS = ("width", "intermediate", "depth")  # Sizes that matching may change, in the order of trial
+WAYS = {"width": "hidden_size", "intermediate": "intermediate_size", "depth": "num_hidden_layers"}
+"""Sizes that matching may change, in the order of trial, each with the setting that fixes it in a name."""
 
 LAUNCHERS = ("local", "ray", "submitit")
 
@@ -124,7 +125,7 @@ class Options:
         default="none",
     )
     match_by: str | None = option(
-        "Which size may change; by default the first that leads to it.", flag="--match-by", choices=WAYS
+        "Which size may change; by default the first that leads to it.", flag="--match-by", choices=tuple(WAYS)
     )
     match_to: str | None = option(
         "The variant that the others are made equal to, which need not be compared; by default the baseline.",

@@ -20,6 +20,7 @@ from zoo.base.files import write_json
 from zoo.data.corpora.getting import DATA_VARIABLE
 
 from ..files import RELOADED, RESULT
+from ..request import options
 from ..setup.job import Job
 from .processes import Call, ForkServer, fresh, reason, sigterm_raised
 from .record import Run, needs_reload, note, read_run, result_of
@@ -115,11 +116,9 @@ def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[s
     do_all(jobs, processes, announce, do)
 
 
-LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce], None]] = {
-    "local": launch_locally,
-    "ray": launch_with_ray,
-    "submitit": launch_with_submitit,
-}
+LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce], None]] = dict(
+    zip(options.LAUNCHERS, (launch_locally, launch_with_ray, launch_with_submitit), strict=True)
+)
 
 
 def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> None:

@@ -18,8 +18,6 @@ from ..request.options import WAYS
 TOLERANCE = 0.01  # How far apart equal variants may be
 CLOSE = 0.001  # How near is near enough for the search to end
 
-
-FIXED_BY = {"width": "hidden_size", "intermediate": "intermediate_size", "depth": "num_hidden_layers"}
 WIDEST = 64  # How many times larger than the variant's own a size may become
 Measure = Callable[[str], float]  # Quantity to match, of a variant by its name
 
@@ -66,12 +64,12 @@ def match(sizes: Sizes, target: float, measure: Measure, by: str | None = None) 
     if abs(own.difference) <= TOLERANCE:
         return own
     in_name = parse_name(sizes.name).overrides
-    ways = [by] if by is not None else [way for way in WAYS if FIXED_BY[way] not in in_name]
+    ways = [by] if by is not None else [way for way, setting in WAYS.items() if setting not in in_name]
     best = own
     for way in ways:
-        if FIXED_BY[way] in in_name:
+        if WAYS[way] in in_name:
             others = ", ".join(other for other in WAYS if other != way)
-            raise ConfigError(f"{sizes.name!r} sets its {FIXED_BY[way]} itself; match it by something else: {others}")
+            raise ConfigError(f"{sizes.name!r} sets its {WAYS[way]} itself; match it by something else: {others}")
         for found in candidates(sizes, target, measure, way, finer=way == "width" or by is None):
             best = min(best, found, key=lambda one: abs(one.difference))
         if abs(best.difference) <= TOLERANCE:
