@@ -167,3 +167,14 @@ def test_deepnorm_scales_the_rows_that_make_values() -> None:
         by_head = expansion.weight.unflatten(0, (expansion.heads, -1))
         keys, values = by_head[:, : expansion.key_width].std(), by_head[:, expansion.key_width :].std()
         torch.testing.assert_close(values / keys, torch.tensor((8 * 2) ** -0.25), atol=0.01, rtol=0.0)
+
+
+def test_a_hook_on_the_expansion_of_latent_vectors_sees_expanded_ones_in_a_cached_step_too() -> None:
+    model = zoo.build("deepseek-v3-style@tiny", "causal-lm", vocab_size=37, seed=0, dtype=torch.float64)
+    for layer in model.model.layers:
+        layer.self_attn.kv_b_proj.register_forward_hook(lambda module, inputs, output: output + 0.3)
+    ids = torch.arange(3, 13)[None]
+    with torch.no_grad():
+        cache = model(ids[:, :-1], use_cache=True).past_key_values
+        step = model(ids[:, -1:], past_key_values=cache).logits[:, -1]
+        torch.testing.assert_close(step, model(ids).logits[:, -1])

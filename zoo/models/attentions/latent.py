@@ -49,6 +49,12 @@ class LatentExpansion(nn.Linear):
         return states @ by_head[:, self.key_width :].transpose(-1, -2)
 
 
+def takes_queries(projection: nn.Module) -> bool:
+    """Whether a projection of latent vectors is plain: not replaced by an adapter, hooked, or on torchao's tensors."""
+    hooked = projection._forward_hooks or projection._forward_pre_hooks
+    return type(projection) is LatentExpansion and not hooked and "torchao" not in type(projection.weight).__module__
+
+
 class LatentAttention(Attention):
     """Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1).
 
@@ -140,10 +146,9 @@ class LatentAttention(Attention):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         """Mix values expanded from latent vectors, or the latent vectors themselves."""
         latent = value
-        # A replaced projection (adapters, quantization) supports only the expansion, and an UnpaddedMask counts
-        # queries.
-        plain = type(self.kv_b_proj) is LatentExpansion and isinstance(attention_mask, (Tensor, type(None)))
-        if plain and query.shape[2] == 1:
+        # An UnpaddedMask counts queries.
+        by_token = query.shape[2] == 1 and isinstance(attention_mask, (Tensor, type(None)))
+        if by_token and takes_queries(self.kv_b_proj):
             return self.attend_to_latents(query, key, latent, attention_mask, **kwargs)
         expanded = self.kv_b_proj(latent.squeeze(1)).unflatten(-1, (query.shape[1], -1)).transpose(1, 2)
         own, value = expanded.split([self.nope_dim, expanded.shape[-1] - self.nope_dim], dim=-1)
