@@ -37,7 +37,6 @@ def best(run: Callable[[], object], times: int = 6) -> float:
 
 
 def measure(model: ZooPreTrainedModel, ids: Tensor, mask: Tensor, train: bool) -> list[float]:
-
     def step() -> None:
         with torch.set_grad_enabled(train):
             loss = model(input_ids=ids, attention_mask=mask, labels=ids).loss
