@@ -191,13 +191,9 @@ def test_a_mask_that_is_predicted_one_position_earlier_is_read_there(text):
 def test_a_model_that_writes_labels_nothing():
     model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=50)
     with pytest.raises(ConfigError, match=r"zoo.generate lets this one write"):
-        zoo.predict(model, ["a"], tokenizer=_word_tokenizer())
+        zoo.predict(model, ["a"], tokenizer=TOKENIZERS.get("word")(["a b", "a b"]))
     with pytest.raises(ConfigError, match="give a list"):
         zoo.predict(model, "a")
-
-
-def _word_tokenizer():
-    return TOKENIZERS.get("word")(["a b", "a b"])
 
 
 def test_a_table_comes_out_as_a_table(texts, tmp_path):

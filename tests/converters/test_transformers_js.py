@@ -135,23 +135,21 @@ def test_tokenizers_are_written_by_parts_that_are_alike(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "added", "message"),
+    ("model", "added", "pieces", "message"),
     [
-        (models.BPE(continuing_subword_prefix="##"), AddedToken("x"), "model BPE with continuing_subword_prefix='##'"),
-        (models.Unigram([("a", 0.0)], 0, True), AddedToken("x"), "model Unigram with byte_fallback=True"),
-        (models.BPE(), AddedToken("x", single_word=True), "added token 'x'; it is added as a single word"),
+        (models.BPE(continuing_subword_prefix="##"), {}, None, "model BPE with continuing_subword_prefix='##'"),
+        (models.Unigram([("a", 0.0)], 0, True), {}, None, "model Unigram with byte_fallback=True"),
+        (models.BPE(), {"single_word": True}, None, "added token 'x'; it is added as a single word"),
+        (models.BPE(), {}, "merged_with_next", "pre_tokenizer Punctuation, mergedwithnext; valid: "),
     ],
 )
-def test_what_transformers_js_ignores_of_a_tokenizer_is_refused(model, added, message, tmp_path):
+def test_what_transformers_js_ignores_of_a_tokenizer_is_refused(model, added, pieces, message, tmp_path):
     made = Tokenizer(model)
-    made.add_tokens([added])
+    made.add_tokens([AddedToken("x", **added)])
+    if pieces:
+        made.pre_tokenizer = pre_tokenizers.Punctuation(pieces)
     made.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ExportError, match=f"it has the {message}"):
-        tokenizer.check(tmp_path / "tokenizer.json")
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.Punctuation("merged_with_next")
-    made.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ExportError, match="it has the pre_tokenizer Punctuation, mergedwithnext; valid: "):
         tokenizer.check(tmp_path / "tokenizer.json")
 
 

@@ -44,10 +44,12 @@ def assert_gradients_equal(
     probe(run(model)).backward()
     weights = trainable(state_dict)
     expected = gradients(oracle(weights), weights)
-    key_map = CONVERTERS.get(origin_of(model)).plan_back(type(model), model.config)
+    origin = next(name for name in CONVERTERS if CONVERTERS.get(name).variant == model.config.variant)
+    key_map = CONVERTERS.get(origin).plan_back(type(model), model.config)
     parameters = dict(model.named_parameters())
     reached = {name: torch.ones_like(value) * (value.grad is not None) for name, value in parameters.items()}
-    found = key_map.backward({name: _gradient(value) for name, value in parameters.items()})
+    given = {name: torch.zeros_like(one) if one.grad is None else one.grad for name, one in parameters.items()}
+    found = key_map.backward(given)
     reached = key_map.backward(reached)
     assert found.keys() == expected.keys()
     for key, gradient in expected.items():
@@ -56,15 +58,6 @@ def assert_gradients_equal(
         if gradient is not None:
             scale = max(1.0, gradient.abs().max().item())
             assert difference(found[key], gradient) <= GRADIENT_LIMIT * scale, key
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-
-
-def origin_of(model: ZooPreTrainedModel) -> str:
-    """The converter of the document that a model's variant reproduces."""
-    return next(name for name in CONVERTERS if CONVERTERS.get(name).variant == model.config.variant)
 
 
 def all_but(variant: str, quirk: str) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,6 @@ def push(lane: Lane, fault: Fault | None, *, first: bool = False) -> tuple[str, 
     return outcome, requests
 
 
-def first_push(lane: Lane, fault: Fault | None) -> tuple[str, list[str]]:
-    return push(lane, fault, first=True)
-
-
 def pull(lane: Lane, fault: Fault | None) -> tuple[str, list[str]]:
     """Pull a newer model, and check the cache."""
     number, hub, worker = next(numbers), lane.hub, lane.worker
@@ -145,7 +142,7 @@ def pull(lane: Lane, fault: Fault | None) -> tuple[str, list[str]]:
 Attempt = Callable[[Lane, Fault | None], tuple[str, list[str]]]
 ACTIONS: dict[str, Attempt] = {
     "push onto an older model": push,
-    "push to a new branch of a new repository": first_push,
+    "push to a new branch of a new repository": partial(push, first=True),
     "pull of a newer model": pull,
 }
 

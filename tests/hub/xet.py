@@ -61,11 +61,8 @@ def block(request: Request) -> Answer:
     """Give out the only block of a file."""
     content = content_path(request.storage, request.groups["file"]).read_bytes()
     parts = (content[start : start + CHUNK_SIZE] for start in range(0, len(content), CHUNK_SIZE))
-    return Answer(206, b"".join(chunk_header(len(part)) + part for part in parts))
-
-
-def chunk_header(size: int) -> bytes:
-    return CHUNK.pack(size << 8, bytes([PLAIN]) + size.to_bytes(3, "little"))
+    headed = (CHUNK.pack(len(one) << 8, bytes([PLAIN]) + len(one).to_bytes(3, "little")) + one for one in parts)
+    return Answer(206, b"".join(headed))
 
 
 def content_path(storage: Storage, name: str) -> Path:

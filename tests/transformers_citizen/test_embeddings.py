@@ -40,12 +40,9 @@ def tables(model) -> int:
 
 
 def logits(model, **inputs):
+    given = inputs or {"input_ids": IDS, **({"decoder_input_ids": IDS} if model.config.is_encoder_decoder else {})}
     with torch.no_grad():
-        return model(**(inputs or seq2seq_inputs(model))).logits
-
-
-def seq2seq_inputs(model):
-    return {"input_ids": IDS, "decoder_input_ids": IDS} if model.config.is_encoder_decoder else {"input_ids": IDS}
+        return model(**given).logits
 
 
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm"])

@@ -59,14 +59,11 @@ def test_a_device_map_is_obeyed(pair, saved, device_map):
     torch.testing.assert_close(support.tiny(pair).run(model), support.tiny(pair).run())
 
 
-def has_own(module: torch.nn.Module) -> bool:
-    return next(module.parameters(), None) is not None
-
-
 def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
     """Paths of modules that own parameters, and of parameters next to modules."""
     own = [f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False)]
-    children = [(f"{path}.{name}".lstrip("."), child) for name, child in module.named_children() if has_own(child)]
+    named = ((f"{path}.{name}".lstrip("."), child) for name, child in module.named_children())
+    children = [(place, child) for place, child in named if any(True for _ in child.parameters())]
     if own and not children:
         yield path
         return
