@@ -120,7 +120,7 @@ def test_a_mean_of_the_runs_that_are_left_is_never_the_best():
     summary = summarize(replace(comparison, runs=[*comparison.runs[:4], *lost, *comparison.runs[6:]]))
     main, cost = summary.main, column_named("parameters")
     assert summary.best.name == "c" and [row.name for row in summary.ranked(main)] == ["a", "c"]
-    assert [cell(summary, main, row).is_best for row in summary.rows] == [False, False, True]
+    assert [cell(summary, main, row)["is_best"] for row in summary.rows] == [False, False, True]
     assert "b" not in [point.name for point in pareto(points_of(summary, main, cost), main, cost)]
 
 
