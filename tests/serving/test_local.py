@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -66,6 +67,22 @@ def test_pages_of_other_sites_are_refused(explorer: LocalServer, origin: str) ->
         answer = status(explorer, f"/{explorer.token}/config", method, origin=origin.format(own=own))
         assert answer == 403, method
     assert status(explorer, f"/{explorer.token}/config", origin=f"http://{own}") == 200
+
+
+def test_a_socket_of_another_site_is_closed() -> None:
+    from zoo.serving.local import LocalOnly
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def refuse(*_: Any) -> Any:
+        raise AssertionError("the app was called")
+
+    scope = {"type": "websocket", "path": "/token/", "headers": [(b"host", b"evil.example")]}
+    asyncio.run(LocalOnly(refuse, "token", ["localhost"])(scope, refuse, send))
+    assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1008)]
 
 
 def test_names_of_this_machine_are_served(explorer: LocalServer) -> None:
