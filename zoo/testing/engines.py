@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
@@ -98,6 +99,11 @@ class Engine:
         return types[layer] if types else "sliding_attention" if sliding else "full_attention"
 
 
+def registered(engine: Engine) -> AbstractContextManager[Any]:
+    """Install an engine under vLLM's name for a while."""
+    return mock.patch.dict(ALL_ATTENTION_FUNCTIONS._local_mapping, {NAME: engine.attend})
+
+
 def interface_call(module: nn.Module) -> ast.Call | None:
     """The call of an attention backend that vLLM finds in the source of a module's forward, if it has exactly one."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(type(module).forward)))
@@ -122,8 +128,7 @@ def check_engines_with_attention_of_their_own_compute_the_same(subject: Subject)
     ids = subject.inputs()["input_ids"]
     prompts = [row[: 4 + number] for number, row in enumerate(ids)]
     engine = Engine(subject.config)
-    backends = ALL_ATTENTION_FUNCTIONS._local_mapping
-    with mock.patch.dict(backends, {NAME: engine.attend}), torch.no_grad():
+    with registered(engine), torch.no_grad():
         try:
             served = subject.rebuilt(attn_implementation=NAME)
         except UnsupportedBackendError as error:
@@ -145,7 +150,7 @@ def check_engines_with_attention_of_their_own_compute_the_same(subject: Subject)
         if subject.stack == "decoder":
             length = len(prompts[0])
             engine = Engine(subject.config)
-            backends[NAME] = engine.attend
+            ALL_ATTENTION_FUNCTIONS[NAME] = engine.attend
             engine.run(body, [row[:length] for row in ids])
             found = engine.run(body, [row[length : length + 1] for row in ids], seen=length)
             for row, states in zip(ids, found, strict=True):
