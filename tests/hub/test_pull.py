@@ -65,6 +65,7 @@ def test_offline_finds_what_was_pulled_and_asks_nothing(hub: LoopbackHub, worker
     assert worker()("pull", "org/model", offline=True)["ok"]["files"] == digests(checkpoint())
     assert worker()("pull", "org/model", offline=True, force_download=True)["error"] == "ConfigError"
     assert worker(HF_HUB_OFFLINE="1")("pull", "org/model")["ok"]["files"] == digests(checkpoint())
+    assert worker(HF_HUB_OFFLINE="1")("pull", "org/model", force_download=True)["error"] == "ConfigError"
     worker().refused("HubAccessError", "not in the cache", "pull", "org/other", offline=True)
     assert hub.log == []
     (snapshot / "model.safetensors").unlink()

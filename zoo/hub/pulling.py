@@ -221,6 +221,8 @@ def pull(
     address = parse_address(repo_id, revision)
     if offline and force_download:
         raise ConfigError("offline and force_download were given, and nothing is downloaded offline: give one of both")
+    if constants.HF_HUB_OFFLINE and force_download:
+        raise ConfigError("force_download was given, and HF_HUB_OFFLINE is set: nothing is downloaded; leave one out")
     if offline or constants.HF_HUB_OFFLINE:
         snapshot, files = from_cache(address, cache_dir, trust_remote_code=trust_remote_code, with_pickles=with_pickles)
     else:
