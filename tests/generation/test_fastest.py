@@ -230,7 +230,7 @@ def test_a_kept_export_computes_the_same(cache):
     generate = model.generate
 
     def slow(*args, **kwargs):
-        time.sleep(1)
+        time.sleep(0.3)
         return generate(*args, **kwargs)
 
     model.generate = slow
