@@ -61,7 +61,7 @@ COMMANDS = [
     for command in commands(document)
     if "..." not in command
 ]
-COMMANDS += [pytest.param(command, id=f"--help-{command}") for hint in HINTS.values() for command in hint["examples"]]
+COMMANDS += [pytest.param(command, id=f"--help-{command}") for hint in HINTS.values() for command in hint.examples]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

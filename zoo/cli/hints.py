@@ -5,30 +5,36 @@ from __future__ import annotations
 import functools
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-import yaml  # type: ignore[import-untyped]
 from rich.text import Text
 
 from .output import is_read, write
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-HINTS: dict[str, dict[str, Any]] = yaml.load(
-    Path(__file__).with_name("hints.yaml").read_text(encoding="utf-8"), Loader=LOADER
-)
-"""Examples and the next command of every verb, with its group's before it."""
+TABLE = Path(__file__).with_name("hints.tsv")
 
-NEXT: dict[str, str] = {verb: hints["next"] for verb, hints in HINTS.items() if "next" in hints}
-"""The next command by verb, with what the verb was given."""
+
+class Hints(NamedTuple):
+    """Hints of a verb."""
+
+    examples: tuple[str, str]  # Commands at the end of its help
+    following: str  # The next command, with {name} for an argument or option that was given; "" if the verb prints one
+
+
+HINTS = {
+    verb: Hints((one, other), following)
+    for verb, one, other, following in (line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:])
+}
+"""Hints by verb, with its group's name before it."""
 
 
 def with_hints(command: click.Command, verb: str) -> None:
     """Add examples to a command's help, and the next command to its output on a terminal without --json."""
-    if verb in HINTS:
-        command.epilog = "\b\n" + "\n".join(("Examples:", *(f"  {one}" for one in HINTS[verb]["examples"])))
-    callback = command.callback
-    if verb not in NEXT or callback is None or hasattr(callback, "__wrapped__"):
+    hints, callback = HINTS.get(verb), command.callback
+    if hints is not None:
+        command.epilog = "\b\n" + "\n".join(("Examples:", *(f"  {one}" for one in hints.examples)))
+    if hints is None or not hints.following or callback is None or hasattr(callback, "__wrapped__"):
         return
 
     @functools.wraps(callback)
@@ -43,4 +49,4 @@ def with_hints(command: click.Command, verb: str) -> None:
 
 def next_command(verb: str, given: dict[str, Any]) -> str:
     words = {name: name.upper() if value is None else shlex.quote(str(value)) for name, value in given.items()}
-    return NEXT[verb].format_map(words)
+    return HINTS[verb].following.format_map(words)
