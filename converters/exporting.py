@@ -93,7 +93,7 @@ def export(
     check_dtype(named, dtype)
     check_page(named, page)
     source: Path | None = None
-    if isinstance(model, (str, Path)):
+    if isinstance(model, (str, os.PathLike)):
         source = folder_of(model)
         model = open_folder(source)
     model = zoo_model(model, ExportError)

@@ -141,8 +141,9 @@ def test_a_network_is_a_mup_model_when_loaded(tmp_path: Any) -> None:
     assert learning_rate_factors(loaded) == learning_rate_factors(model)
 
 
-def test_the_page_has_the_recorded_table():
+def test_the_page_has_the_recorded_table(monkeypatch):
     root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(str(root / "scripts/bench"))
     script = runpy.run_path(str(root / "scripts" / "bench" / "mup.py"))
     recorded = json.loads((root / "scripts" / "bench" / "mup.json").read_text(encoding="utf-8"))
     assert script["table"](recorded) in (root / "docs" / "training.md").read_text(encoding="utf-8")

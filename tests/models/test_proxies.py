@@ -16,6 +16,7 @@ from native_dense import ALBERT, MODERN_BERT
 from native_experts import DEEPSEEK, KIMI, LFM2, QWEN3_NEXT
 from native_models import BART, ENCODER, GPT2, LLAMA, NATIVE_CASES, T5, native_model
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from transformers import DynamicCache, EncoderDecoderCache
 
 import zoo
@@ -114,16 +115,18 @@ def between_modules(model: nn.Module, run: Callable[[], object]) -> int:
     """Operators that a run calls outside of the innermost modules."""
     inside, began = 0, []
 
-    def enter(*_: Any) -> None:
-        began.append(counter.calls.total())
+    def enter(module: nn.Module, _: Any) -> None:
+        if module in innermost:
+            began.append(counter.calls.total())
 
-    def leave(*_: Any) -> None:
+    def leave(module: nn.Module, *_: Any) -> None:
         nonlocal inside
-        inside += counter.calls.total() - began.pop()
+        if module in innermost:
+            inside += counter.calls.total() - began.pop()
 
-    innermost = [module for module in model.modules() if not any(module.children())]
-    hooks = [module.register_forward_pre_hook(enter) for module in innermost]
-    hooks += [module.register_forward_hook(leave) for module in innermost]
+    innermost = {module for module in model.modules() if not any(module.children())}
+    # Of all modules: some compute in another way where they have hooks of their own.
+    hooks = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
     with torch.no_grad(), OperatorCounter() as counter:
         run()
     for hook in hooks:

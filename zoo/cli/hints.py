@@ -24,7 +24,7 @@ class Hints(NamedTuple):
 
 HINTS = {
     verb: Hints((one, other), following)
-    for verb, one, other, following in (line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:])
+    for verb, one, other, following in (line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()[1:])
 }
 """Hints by verb, with its group's name before it."""
 

@@ -142,7 +142,7 @@ def summary(
         MissingExtraError: When torchinfo is not installed.
     """
     require_at_least(1, batch_size=batch_size, seq_len=seq_len, depth=1 if depth is None else depth)
-    if isinstance(model, (str, Path)):
+    if isinstance(model, (str, os.PathLike)):
         name = os.fspath(model)
         built = unallocated(name, task)
     else:

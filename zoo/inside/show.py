@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ def show(model: VariantName | str | Path | ZooPreTrainedModel, task: TaskName | 
         InputError: When a model is not one of the zoo.
         ZooError: When a name, task, quirk or field is unknown, or the checkpoint does not exist.
     """
-    if isinstance(model, Path) or (isinstance(model, str) and (is_saved(model) or is_address(model))):
+    if isinstance(model, os.PathLike) or (isinstance(model, str) and (is_saved(model) or is_address(model))):
         model = load(model, task)
     if isinstance(model, str):
         return Portrait(describe(model), draw(model, task))

@@ -17,7 +17,7 @@ WRAPPERS = ("module.", "_orig_mod.")
 
 def unwrapped(model: Any) -> Any:
     """Take a module out of torch.compile and data parallelism; anything else is returned as it is."""
-    while isinstance(model, nn.Module) and [f"{name}." for name in model._modules] in ([one] for one in WRAPPERS):
+    while isinstance(model, nn.Module) and f"{'.'.join(model._modules)}." in WRAPPERS:  # its only child
         (model,) = model.children()
     return model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -100,9 +101,12 @@ def eject(
     place = None if output is None else Path(output)
     if place is not None and place.exists() and not force:
         raise OutputExistsError(f"{str(place)!r} exists; give another file, or force=True (--force) to replace it")
-    is_named = isinstance(model, (str, Path))
-    built, is_new = opened(model, task) if is_named else (zoo_model(model), False)
-    name = str(model) if is_named else type(built).__name__
+    if isinstance(model, (str, os.PathLike)):
+        name = os.fspath(model)
+        built, is_new = opened(model, task)
+    else:
+        built, is_new = zoo_model(model), False
+        name = type(built).__name__
     of_task = task_of_class(type(built))
     text = text_of(built.config, of_task, name)
     with tempfile.TemporaryDirectory() as folder:

@@ -147,8 +147,8 @@ class LatentAttention(Attention):
         """Mix values expanded from latent vectors, or the latent vectors themselves."""
         latent = value
         # An UnpaddedMask counts queries.
-        by_token = query.shape[2] == 1 and isinstance(attention_mask, (Tensor, type(None)))
-        if by_token and takes_queries(self.kv_b_proj):
+        plain = isinstance(attention_mask, (Tensor, type(None))) and takes_queries(self.kv_b_proj)
+        if plain and query.shape[2] == 1:
             return self.attend_to_latents(query, key, latent, attention_mask, **kwargs)
         expanded = self.kv_b_proj(latent.squeeze(1)).unflatten(-1, (query.shape[1], -1)).transpose(1, 2)
         own, value = expanded.split([self.nope_dim, expanded.shape[-1] - self.nope_dim], dim=-1)
