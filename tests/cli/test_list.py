@@ -84,6 +84,7 @@ def test_the_best_of_a_benchmark_come_first(zoo, tmp_path):
     mine.write_bytes(benchmarks()["char-lm"].results.parents[1].joinpath("char-lm.yaml").read_bytes())
     assert "nothing is recorded of benchmark 'mine'" in zoo("list", "--sort", mine).stderr
     assert "did you mean 'char-lm'" in zoo("list", "--sort", "char_lm").stderr
+    assert "leave out --wide" in zoo("list", "--sort", "char-lm", "--wide").stderr
 
 
 def test_a_card_has_what_was_recorded_of_its_variant(zoo):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from preloaded import run_python
 from safetensors.torch import load_file
 
@@ -21,6 +22,7 @@ from zoo.analysis.partial_evaluation import names
 from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError, ZooWarning
 from zoo.base.files import replace_part
 from zoo.building.builder import config as configure
+from zoo.cli import cli
 from zoo.models import NORMS, RMSNorm
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import describe, list_variants
@@ -370,6 +372,11 @@ def test_a_file_is_not_replaced_unless_forced(tmp_path):
 
 
 @pytest.mark.slow
+def test_there_is_nothing_to_force_without_a_file():
+    result = CliRunner().invoke(cli, ["eject", "gpt2-style@tiny", "--force"])
+    assert result.exit_code == 2 and "--force replaces the file that -o names" in result.output
+
+
 def test_a_changed_file_trains_and_its_weights_go_back(tmp_path):
     """As a user would: another activation, training on a text, the weights in a model of the zoo."""
     file, weights, text = (

@@ -22,6 +22,8 @@ def eject(model: str, output: Path | None, task: str | None, force: bool, as_jso
     The file imports neither the zoo nor transformers, and has only what this model uses. It is run without the zoo and
     compared with the model before it is written: outputs, gradients and generated tokens. Without -o it is printed.
     """
+    if force and output is None:
+        raise click.UsageError("--force replaces the file that -o names: give it, too")
     from zoo.analysis.eject import eject as write_model
 
     ejected = write_model(model, output, task=task, force=force)

@@ -64,6 +64,10 @@ def list_verb(
             )
         list_models(owner, as_json=as_json)
         return
+    if sort is not None and wide:
+        raise click.UsageError(
+            "--sort shows scores and verdicts in place of papers and distributions: leave out --wide"
+        )
     from zoo.registry import VARIANTS
 
     variants = [VARIANTS.get(name) for name in list_variants(patterns or "*", task=task, tag=tag)]
