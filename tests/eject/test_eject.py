@@ -22,7 +22,7 @@ from zoo.analysis.partial_evaluation import names
 from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError, ZooWarning
 from zoo.base.files import replace_part
 from zoo.building.builder import config as configure
-from zoo.cli import cli
+from zoo.cli.main import cli
 from zoo.models import NORMS, RMSNorm
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import describe, list_variants
