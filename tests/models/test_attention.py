@@ -1,5 +1,6 @@
 """Masks of attention, grouped queries, windows, and further parts."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -178,3 +179,13 @@ def test_a_hook_on_the_expansion_of_latent_vectors_sees_expanded_ones_in_a_cache
         cache = model(ids[:, :-1], use_cache=True).past_key_values
         step = model(ids[:, -1:], past_key_values=cache).logits[:, -1]
         torch.testing.assert_close(step, model(ids).logits[:, -1])
+
+
+def test_a_cached_step_of_latent_attention_compiles_into_one_graph() -> None:
+    model = zoo.build("deepseek-v3-style@tiny", "causal-lm", vocab_size=37, seed=0)
+    ids = torch.arange(3, 13)[None]
+    with torch.no_grad():
+        cache = model(ids[:, :-1], use_cache=True).past_key_values
+        graph = {"backend": "eager", "fullgraph": True}
+        step = torch.compile(lambda past: model(ids[:, -1:], past_key_values=past).logits, **graph)
+        torch.testing.assert_close(step(copy.deepcopy(cache)), model(ids[:, -1:], past_key_values=cache).logits)

@@ -50,9 +50,8 @@ class LatentExpansion(nn.Linear):
 
 
 def takes_queries(projection: nn.Module) -> bool:
-    """Whether a projection of latent vectors is plain: not replaced by an adapter, hooked, or on torchao's tensors."""
-    hooked = projection._forward_hooks or projection._forward_pre_hooks
-    return type(projection) is LatentExpansion and not hooked and "torchao" not in type(projection.weight).__module__
+    """Whether a projection of latent vectors is neither hooked nor replaced (adapters, quantisation)."""
+    return type(projection) is LatentExpansion and not (projection._forward_hooks or projection._forward_pre_hooks)
 
 
 class LatentAttention(Attention):
