@@ -9,6 +9,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value, load_dat
 import zoo
 from zoo.base.errors import ConfigError
 from zoo.data.tasks import DataError, Predictions, Splits, find_task
+from zoo.data.tasks.labels import LabelsTask
 from zoo.fast.chunked_loss import IGNORED
 
 REVIEWS = [("good", "pos"), ("bad", "neg"), ("very good", "pos"), ("not bad", "pos"), ("so bad", "neg")]
@@ -229,3 +230,11 @@ def test_tokens_beyond_the_greatest_length_are_counted_in_the_signature():
     for ids, note in (([[1, 2, 2], [0]], ""), ([[1, 2], [0]], "|beyond max_length:1")):
         for score in task.score(Predictions(0.0, 4, ids=ids, labels=ids), examples).values():
             assert score.value == 100 and score.signature.endswith(note) and ("beyond" in score.signature) == bool(note)
+
+
+def test_a_task_without_a_collator_is_named() -> None:
+    class Own(LabelsTask):
+        encode = score = None  # type: ignore[assignment]
+
+    with pytest.raises(NotImplementedError, match="Own has neither a collator_class nor a collator"):
+        object.__new__(Own).collator(None)  # type: ignore[arg-type]

@@ -127,6 +127,7 @@ class TextClassification(LabelsTask):
     name = "text-classification"
     model_tasks = ("sequence-classification",)
     kinds = (Kind.TEXT, Kind.LABEL)
+    collator_class = "DataCollatorWithPadding"
     main_score = "accuracy"
     scored_by = Outputs.PREDICTED
 

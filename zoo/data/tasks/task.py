@@ -59,7 +59,7 @@ class DataTask(ABC):
     kinds: ClassVar[tuple[Kind, ...]]
     main_score: ClassVar[str]
     scored_by: ClassVar[Outputs] = Outputs.GENERATED
-    collator_class: ClassVar[str] = "DataCollatorWithPadding"
+    collator_class: ClassVar[str | None] = None
     recipe: ClassVar[str | None] = None
     options_for: ClassVar[Mapping[str, str]] = {}
 
@@ -221,6 +221,8 @@ class DataTask(ABC):
         """Make a collator of encoded examples, which pads labels with -100, so that padding never counts."""
         import transformers
 
+        if self.collator_class is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither a collator_class nor a collator of its own")
         made: Callable[..., Callable[[Any], dict[str, Any]]] = getattr(transformers, self.collator_class)
         return made(padding_right(tokenizers.source))
 
