@@ -12,7 +12,7 @@ from zoo.fast.switches import current
 
 
 def test_modes_are_a_thread_s_own():
-    """What another thread begins or ends in between changes nothing, in any order."""
+    """Blocks that another thread begins or ends in between change nothing, in any order."""
     begun, ended, seen = threading.Event(), threading.Event(), []
 
     def other():

@@ -1,4 +1,4 @@
-"""What ships: small, whole, good enough, and as in its definitions and records."""
+"""Shipped weights are small, whole, good enough, and as in their definitions and records."""
 
 import json
 import re
