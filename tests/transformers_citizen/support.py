@@ -18,7 +18,7 @@ from zoo.testing import Subject, subject_of
 torch.set_num_threads(1)
 
 ONE_OF_EACH = (("pre-norm", "causal-lm"), ("bert-style", "masked-lm"), ("marian-style", "seq2seq-lm"))
-"""One model a family, for what takes long."""
+"""One model a family."""
 
 ASSORTED = (
     *ONE_OF_EACH,
@@ -57,36 +57,28 @@ GENERATIVE = tuple(pair for pair in ASSORTED if pair[1] != "masked-lm")
 EVERY_GENERATIVE = tuple((name, task) for task in ("causal-lm", "seq2seq-lm") for name in zoo.list_variants(task=task))
 
 
-def thoroughness(pair: tuple[str, str], pairs: tuple[tuple[str, str], ...]) -> tuple[pytest.MarkDecorator, ...]:
-    """Marks all but one model a family, or but the first of others: these are enough between two edits."""
-    few = [one for one in pairs if one in ONE_OF_EACH] or pairs[:1]
-    return () if pair in few else (pytest.mark.thorough,)
+Pairs = tuple[tuple[str, str], ...]
 
 
-def over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
-    """Run a test on the tiny model of every pair of variant and task."""
-    params = [pytest.param(pair, id="-".join(pair), marks=thoroughness(pair, pairs)) for pair in pairs]
+def over(pairs: Pairs, by_day: Pairs = ONE_OF_EACH, always: Pairs = EVERY) -> pytest.MarkDecorator:
+    """Run a test on the tiny model of every pair of variant and task: on few each time, on the others at night.
+
+    Args:
+        pairs: The pairs.
+        by_day: Those each time. If none of the pairs is among them, the first one.
+        always: Those of them that are enough between two edits.
+    """
+    few = [pair for pair in pairs if pair in by_day] or pairs[:1]
+    params = []
+    for pair in pairs:
+        mark = pytest.mark.nightly if pair not in few else pytest.mark.thorough if pair not in always else ()
+        params.append(pytest.param(pair, id="-".join(pair), marks=mark))
     return pytest.mark.parametrize("pair", params)
 
 
-def enough_over(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
-    """The same: few of them that have every part each time, the rest, which puts the same parts together, at night."""
-    chosen = tuple(sorted(enough(pairs, kinds_of), key=pairs.index))
-    params = [
-        pytest.param(
-            pair, id="-".join(pair), marks=thoroughness(pair, chosen) if pair in chosen else pytest.mark.nightly
-        )
-        for pair in pairs
-    ]
-    return pytest.mark.parametrize("pair", params)
-
-
-def quick_over(quick: tuple[tuple[str, str], ...], pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator:
-    """The same where a test takes long: only some pairs are run every time."""
-    marks = {True: (), False: (pytest.mark.slow, pytest.mark.nightly)}
-    return pytest.mark.parametrize(
-        "pair", [pytest.param(pair, id="-".join(pair), marks=marks[pair in quick]) for pair in pairs]
-    )
+def enough_over(pairs: Pairs) -> pytest.MarkDecorator:
+    """The same where every part counts: each time on few of them that have every part."""
+    return over(pairs, tuple(enough(pairs, kinds_of)), always=(*ONE_OF_EACH, pairs[0]))
 
 
 def tiny(pair: tuple[str, str]) -> Subject:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 from transformers import ContinuousBatchingConfig, GenerationConfig, StaticCache
-from transformers_citizen.support import GENERATIVE, ONE_OF_EACH, over, prompt, quick_over, tiny
+from transformers_citizen.support import GENERATIVE, ONE_OF_EACH, over, prompt, tiny
 
 import zoo
 import zoo.base.errors
@@ -62,7 +62,7 @@ def test_a_model_that_is_never_cached_generates(pair):
 
 
 @pytest.mark.thorough
-@quick_over((("llama-style", "causal-lm"),), DECODERS)
+@over(DECODERS, (("llama-style", "causal-lm"),))
 def test_one_compiled_step_serves_a_whole_static_cache(pair):
     subject = tiny(pair)
     ids = prompt(subject)["input_ids"]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 from torch.export import Dim
-from transformers_citizen.support import ASSORTED, ONE_OF_EACH, quick_over, tiny
+from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, tiny
 
 
 def inputs_of(subject, batch_size: int, length: int) -> dict[str, Tensor]:
@@ -18,7 +18,7 @@ def inputs_of(subject, batch_size: int, length: int) -> dict[str, Tensor]:
     return {**inputs, "attention_mask": mask}
 
 
-@quick_over(ONE_OF_EACH[:1], ASSORTED)
+@over(ASSORTED, ONE_OF_EACH[:1])
 def test_one_exported_program_serves_every_batch_and_length(pair):
     subject = tiny(pair)
     batch, length, target = Dim("batch", min=2, max=64), Dim("length", min=4, max=60), Dim("target", min=3, max=60)

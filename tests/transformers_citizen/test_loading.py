@@ -51,7 +51,7 @@ def test_an_attention_backend_is_obeyed(pair, saved):
     assert "attn_implementation" not in (saved / "config.json").read_text()
 
 
-@support.quick_over(support.ONE_OF_EACH, support.ASSORTED)
+@support.over(support.ASSORTED)
 @pytest.mark.parametrize("device_map", ["auto", "cpu", {"": "cpu"}, "balanced"], ids=str)
 def test_a_device_map_is_obeyed(pair, saved, device_map):
     model = AUTO[pair[1]].from_pretrained(saved, device_map=device_map, dtype="auto")
@@ -102,7 +102,7 @@ def test_a_shared_weight_that_a_checkpoint_lacks_is_reported_and_initialised(mis
     assert torch.equal(found, torch.zeros_like(new)) if missing.endswith("bias") else found.std() > 0.01
 
 
-@support.over(support.EVERY)
+@support.enough_over(support.EVERY)
 def test_a_layer_is_never_split_over_devices(pair):
     model = support.tiny(pair).model
     layers = {type(module).__name__ for module in model.modules() if isinstance(module, models.TransformerLayer)}
@@ -122,7 +122,7 @@ def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
     assert_equal(subject.run(model), subject.run(), "loaded = saved")
 
 
-@support.over((("bert-style", "masked-lm"), ("llama-style", "causal-lm")))
+@support.over(support.ONE_OF_EACH[:2])
 def test_a_classifier_begins_with_the_body_of_a_language_model(pair, saved):
     for head in (models.ZooForSequenceClassification, models.ZooForTokenClassification):
         model, info = head.from_pretrained(saved, num_labels=3, output_loading_info=True, dtype="auto")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import multiprocessing, nn
 from transformers_citizen import processes
-from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, tiny
+from transformers_citizen.support import ASSORTED, ONE_OF_EACH, enough_over, tiny
 
 import zoo
 from zoo.models import ATTENTIONS
@@ -80,7 +80,7 @@ def test_weights_that_are_gathered_compute_the_same(pair, verdicts):
     assert set(verdict["sliced"]) == {name for name, _ in tiny(pair).model.named_parameters()}
 
 
-@over(ASSORTED)
+@enough_over(ASSORTED)
 def test_every_entry_of_a_plan_names_something(pair):
     model = tiny(pair).model
     for plan in (model.tp_plan, model.fsdp_plan):

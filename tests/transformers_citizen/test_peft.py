@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, over, single, tiny
+from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, SHARING, enough_over, over, single, tiny
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, InputError, UnsupportedOperationError
@@ -174,7 +174,7 @@ def test_an_adapter_of_a_projection_with_factors_is_not_merged():
 
 
 @pytest.mark.parametrize("targets", [None, ["norm_in", "norm_out", "norm_branch", "q_norm", "norm"]], ids=str)
-@over(ASSORTED)
+@over(ASSORTED, (*ONE_OF_EACH, ("llama-style", "causal-lm")))
 def test_norms_are_tuned_where_a_block_has_some(pair, targets, tmp_path: Path):
     subject = tiny(pair)
     model = peft.get_peft_model(subject.copy(), peft.LNTuningConfig(target_modules=targets)).eval()
@@ -195,7 +195,7 @@ def test_norms_are_not_tuned_where_none_has_weights(variant):
         peft.get_peft_model(single((variant, "causal-lm")), peft.LNTuningConfig())
 
 
-@over((*ASSORTED, SHARING))
+@over((*ASSORTED, SHARING), (*ONE_OF_EACH, SHARING))
 @pytest.mark.parametrize(
     ("config", "layers"),
     [

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 from transformers import Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import TrainOutput
-from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, over, quick_over, single, tiny
+from transformers_citizen.support import ASSORTED, EVERY, ONE_OF_EACH, over, single, tiny
 
 import zoo
 from zoo.base.errors import ZooWarning
@@ -35,7 +35,7 @@ def gradients(model, inputs) -> dict[str, Tensor | None]:
 
 
 @pytest.mark.thorough
-@quick_over(ONE_OF_EACH, EVERY)
+@over(EVERY)
 def test_forward_and_backward_compile_into_one_graph(pair):
     subject = tiny(pair)
     inputs = labelled(subject)
