@@ -50,29 +50,32 @@ def test_every_file_can_be_checked_out_on_windows_and_macos() -> None:
         assert len(name) < 180, name
 
 
-@pytest.mark.parametrize("source", [pytest.param(file, id=str(file.relative_to(ROOT))) for file in SOURCES])
-def test_texts_have_an_encoding_and_modules_import_everywhere(source: Path) -> None:
+def test_texts_have_an_encoding_and_modules_import_everywhere() -> None:
     """Without `encoding`, Windows reads and writes code pages."""
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-        shown = {keyword.arg for keyword in node.keywords}
-        if name in ("read_text", "write_text") and isinstance(node.func, ast.Attribute):
-            assert "encoding" in shown, f"line {node.lineno}"
-        elif name == "open" and isinstance(node.func, ast.Name):
-            modes = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
-            assert "encoding" in shown or any("b" in str(mode) for mode in modes), f"line {node.lineno}"
-        elif ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
-            assert "text" not in shown, f"line {node.lineno}: name the encoding of what is read"
-        elif name == "str" and node.args and isinstance(node.args[0], ast.Call):
-            made = getattr(node.args[0].func, "attr", None)
-            assert made != "relative_to", f"line {node.lineno}: as_posix() names the same file on Windows"
-    for one in tree.body:
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            names = [one.module or ""] if isinstance(one, ast.ImportFrom) else [a.name for a in one.names]
-            assert not POSIX_ONLY & {name.partition(".")[0] for name in names}, f"line {one.lineno}"
+    for source in SOURCES:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                check_call(node, f"{source}, line {node.lineno}")
+        for one in tree.body:
+            if isinstance(one, ast.Import | ast.ImportFrom):
+                names = [one.module or ""] if isinstance(one, ast.ImportFrom) else [a.name for a in one.names]
+                assert not POSIX_ONLY & {name.partition(".")[0] for name in names}, f"{source}, line {one.lineno}"
+
+
+def check_call(node: ast.Call, place: str) -> None:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    shown = {keyword.arg for keyword in node.keywords}
+    if name in ("read_text", "write_text") and isinstance(node.func, ast.Attribute):
+        assert "encoding" in shown, place
+    elif name == "open" and isinstance(node.func, ast.Name):
+        modes = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
+        assert "encoding" in shown or any("b" in str(mode) for mode in modes), place
+    elif ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
+        assert "text" not in shown, f"{place}: name the encoding of what is read"
+    elif name == "str" and node.args and isinstance(node.args[0], ast.Call):
+        made = getattr(node.args[0].func, "attr", None)
+        assert made != "relative_to", f"{place}: as_posix() names the same file on Windows"
 
 
 LEAVING = ["../x", "a/../../x", "/x", "C:x", "C:/x", "C:\\x", "\\x", "..\\x", "a\\..\\..\\x", "\\\\server\\share\\x"]
