@@ -53,13 +53,15 @@ def test_onnx_takes_any_batch_and_length(unlimited, onnx_folder):
         }
         mask = torch.ones_like(ids)
         mask[0, source // 2 + 1 :] = 0
-        with torch.no_grad():
-            ours = model(**given, attention_mask=mask, labels=given["decoder_input_ids"])
-        theirs = exported(**given, attention_mask=mask, labels=given["decoder_input_ids"])
-        assert float((ours.logits - theirs.logits).abs().max()) < 1e-5
-        assert float(theirs.loss) == pytest.approx(float(ours.loss), abs=1e-5)
-    with pytest.raises(UnsupportedOperationError, match="no output_attentions"):
-        exported(**given, output_attentions=True)
+        for share in ({}, {"num_items_in_batch": torch.tensor(11)}):
+            given |= {"attention_mask": mask, "labels": given["decoder_input_ids"], **share}
+            with torch.no_grad():
+                ours, theirs = model(**given), exported(**given)
+            assert float((ours.logits - theirs.logits).abs().max()) < 1e-5
+            assert float(theirs.loss) == pytest.approx(float(ours.loss), abs=1e-5)
+    for refused in ("output_attentions", "loss_smoothing", "z_loss"):
+        with pytest.raises(UnsupportedOperationError, match=f"no {refused}"):
+            exported(**given, **{refused: True})
 
 
 @pytest.mark.slow
@@ -102,7 +104,7 @@ FEW_EXPERTS = "output_router_logits=True,num_experts=2,num_experts_per_tok=1"  #
     [
         ("gpt-bert-style@tiny", "masked-lm"),  # labels are those of the next tokens
         (f"mixtral-style@tiny:{FEW_EXPERTS}", "causal-lm"),  # router logits are in no graph
-        (f"pre-norm@tiny:feed_forward=moe,{FEW_EXPERTS}", "seq2seq-lm"),
+        pytest.param(f"pre-norm@tiny:feed_forward=moe,{FEW_EXPERTS}", "seq2seq-lm", marks=pytest.mark.nightly),
     ],
 )
 def test_the_loss_of_a_graph_is_that_of_its_model(name, task, tmp_path):
