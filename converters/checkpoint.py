@@ -20,6 +20,7 @@ from transformers.utils import CONFIG_NAME
 
 from zoo.base.errors import enumerate_names, first_line
 from zoo.building.loading import other_content
+from zoo.building.weights.locating import refuse_word
 from zoo.models.wrapped import WRAPPERS
 
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
@@ -75,6 +76,7 @@ def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def read_file(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a file, and nothing else."""
     if not path.is_file():
+        refuse_word(str(path))
         raise ConversionError(f"{str(path)!r} is no file, nor a folder with a {CONFIG_NAME}{other_content(path)}")
     if path.suffix == ".safetensors":
         return dict(read_safetensors(path))

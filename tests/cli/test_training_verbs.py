@@ -165,7 +165,7 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("generate", "MODEL", "Hi.", "--do_sample", "--temperature", "-1"), "`temperature` (=-1.0) has to be"),
         (("generate", "MODEL", "Hi.", "--seed", "1"), "--seed 1 changes nothing without sampling"),
         (("generate", "MODEL", "Hi.", "--device", "cpuu"), "did you mean 'cpu'?"),
-        (("generate", "nowhere", "Hi."), "nowhere is not a folder"),
+        (("generate", "nowhere", "Hi."), "'nowhere' is no folder, file or name of weights"),
         (("evaluate", "MODEL", "--task", "translatoin"), "did you mean 'translation'?"),
         (("evaluate", "MODEL", "--data", "nowhere.tsv"), "nowhere.tsv does not exist"),
         (("evaluate", "MODEL", "--generation", "num_beam=2"), "did you mean 'num_beams'?"),

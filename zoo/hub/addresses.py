@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.registry.weights import HUB
+
 from .errors import RepoIdError
 
-PREFIX = "hf-hub:"  # Prefix of a repository's name that could be a variant's
 MAIN = "main"  # The revision that is meant when none is given
 
 REVISION = re.compile(r"(?!.*(\.\.|//|@\{))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<![/.])")
@@ -49,7 +50,7 @@ def parse_address(text: str, revision: str | None = None) -> Address:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-    repo_id, at, named = text.removeprefix(PREFIX).partition("@")
+    repo_id, at, named = text.removeprefix(HUB).partition("@")
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -67,7 +68,7 @@ def parse_address(text: str, revision: str | None = None) -> Address:
 
 def is_address(text: str) -> bool:
     """Whether a name begins with "hf-hub:"."""
-    return text.startswith(PREFIX)
+    return text.startswith(HUB)
 
 
 def is_repository(path: str | Path) -> bool:

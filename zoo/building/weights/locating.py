@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from zoo.base.errors import CheckpointError, InputError, UnwritableError
 from zoo.base.files import check_writable
 from zoo.base.formats import DISTRIBUTION, zoo_version
 from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
+from zoo.registry.weights import HUB
 
 from .records import check_files, read_record, shared_files, versions, write_record
 
@@ -54,15 +56,21 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
         return pull(source, **options)
     if is_weights_name(source) and Path(source).suffix.lower() not in FILE_ENDINGS:
         return locate_weights(find_weights(source), **options)
-    if source in VARIANTS:
-        raise variant_without_weights(source)
+    refuse_word(source)
     return Path(source)
 
 
-def variant_without_weights(name: str) -> CheckpointError:
-    trained = list_weights(f"{VARIANTS.canonical(name)}.*")
-    named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
-    return CheckpointError(f"{name!r} is a variant, without weights, and no such folder is here; {named}")
+def refuse_word(source: str) -> None:
+    """Refuse a variant's name, which has no weights, and a word that may be a repository's name without its prefix."""
+    if source in VARIANTS:
+        trained = list_weights(f"{VARIANTS.canonical(source)}.*")
+        named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
+        raise CheckpointError(f"{source!r} is a variant, without weights, and no such folder is here; {named}")
+    word = re.fullmatch(r"(?:hf:/{0,2})?([A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?)", source)
+    if word and Path(source).suffix.lower() not in FILE_ENDINGS:
+        raise CheckpointError(
+            f"{source!r} is no folder, file or name of weights; a repository on the Hub would be {HUB + word[1]!r}"
+        )
 
 
 def locate_weights(weights: Weights, **options: Any) -> Path:
