@@ -20,6 +20,7 @@ from zoo.base.errors import (
     CheckpointError,
     InvalidChoiceError,
     MissingPluginError,
+    UnknownQuirkError,
     UnknownTaskError,
     UnknownVariantError,
     ZooError,
@@ -246,6 +247,29 @@ def test_a_broken_folder_is_one_clear_error(folder: Path, spoil: Callable[[Path]
     spoil(folder)
     with pytest.raises(CheckpointError, match=wording):
         zoo.load(folder)
+
+
+def test_given_labels_replace_the_saved_ones(tmp_path: Path) -> None:
+    labels = {"id2label": {0: "a", 1: "b"}, "label2id": {"a": 0, "b": 1}}
+    zoo.build("pre-norm@tiny", "sequence-classification", **labels).save_pretrained(tmp_path)
+    assert zoo.load(tmp_path).config.label2id == {"a": 0, "b": 1}
+    assert zoo.load(tmp_path, id2label={0: "c", 1: "d"}).config.label2id is None, "as in a new configuration"
+    with pytest.warns(NewHeadWarning):
+        assert len(zoo.load(tmp_path, num_labels=5).config.id2label) == 5
+
+
+@pytest.mark.parametrize("load", [zoo.load, zoo.convert])
+def test_the_name_of_a_repository_without_its_prefix_is_explained(load: Callable[[str], object]) -> None:
+    for name in ("gpt2", "hf:gpt2", "hf://gpt2"):
+        with pytest.raises(CheckpointError, match="a repository on the Hub would be 'hf-hub:gpt2'"):
+            load(name)
+
+
+def test_a_saved_quirk_that_the_variant_does_not_have_is_refused(tmp_path: Path) -> None:
+    zoo.build("vanilla@tiny").save_pretrained(tmp_path)
+    edit_config(tmp_path, quirks=["scores-scaled"])
+    with pytest.raises(UnknownQuirkError, match="did you mean 'scores-scaled-by-model-width'"):
+        zoo.load(tmp_path)
 
 
 def test_pickled_weights_are_refused_by_from_pretrained_too(folder: Path) -> None:

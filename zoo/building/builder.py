@@ -139,10 +139,8 @@ def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
     """Refuse settings that nothing reads."""
     known = {*KNOWN, *variant.defaults, *(key for preset in variant.presets.values() for key in preset)}
-    for field, registry in PART_FIELDS.items():
-        part = settings.get(field)
-        if isinstance(part, str) and part in registry:
-            known |= set(getattr(registry.get(part), "options", ()))
+    parts = (registry.get(settings[key]) for key, registry in PART_FIELDS.items() if settings.get(key) in registry)
+    known.update(option for part in parts for option in getattr(part, "options", ()))
     for key, value in settings.items():
         if key == "pretrained":
             raise ConfigError(f"{key}={value} was given; zoo.build makes new weights, zoo.load loads trained ones")

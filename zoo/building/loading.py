@@ -33,7 +33,7 @@ from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooModel, ZooPreTrainedModel
 from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes, weight_files
 from zoo.models.configuration import MODEL_TYPE
-from zoo.registry import Task
+from zoo.registry import VARIANTS, Task
 
 TYPE_CHECKING = False  # for jedi
 if TYPE_CHECKING:
@@ -194,11 +194,14 @@ def saved_config(folder: Path) -> ZooConfig:
     """Read a checkpoint's configuration, and require it to be valid."""
     saved = read_config(folder)
     try:
-        return ZooConfig.from_dict(saved)
+        config: ZooConfig = ZooConfig.from_dict(saved)
+        if config.quirks:  # perhaps of a newer version
+            VARIANTS.get(config.variant).check_quirks(config.quirks)
     except ConfigError as error:
         if type(error) is not ConfigError:
             raise
         raise CheckpointError(f"{folder / CONFIG_NAME}: {error}") from error
+    return config
 
 
 def check_weights(folder: Path, config: ZooConfig, shapes: dict[str, tuple[int, ...]]) -> None:

@@ -34,9 +34,8 @@ def backends_of(config: ZooConfig) -> tuple[str, ...]:
 
 def refusals(config: ZooConfig) -> dict[str, str]:
     """Attention backends that reject a configuration."""
-    why = dict.fromkeys(set(BACKENDS) - set(transformer_of(config).backends), "a part of the variant's own")
-    own = ATTENTIONS.get(config.attention).backends
-    why |= dict.fromkeys(set(BACKENDS) - set(own), f"attention {config.attention!r}")
+    why = dict.fromkeys({*BACKENDS} - {*transformer_of(config).backends}, "a part of the variant's own")
+    why |= dict.fromkeys({*BACKENDS} - {*ATTENTIONS.get(config.attention).backends}, f"attention {config.attention!r}")
     if POSITIONS.get(config.position).has_bias:
         why |= dict.fromkeys(FLASH, f"positions {config.position!r}, which are added to attention scores")
     if config.is_encoder_decoder or config.add_cross_attention:

@@ -91,9 +91,8 @@ class Transformer:
 
     def can_unpad(self, config: ZooConfig) -> bool:
         """Whether a stack may run without padding: by `supports_unpadding`, if its parts are the library's own."""
-        if not all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items()):
-            return False
-        if not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
+        own = all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items())
+        if not own or not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
             return False
         usual = (self.encoder_layer, self.decoder_layer, self.attention_mask) == (encoder_layer, decoder_layer, None)
         return usual if self.supports_unpadding is None else self.supports_unpadding

@@ -258,9 +258,6 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
     for field, types in PLAIN.items():
         if not isinstance(kwargs.get(field), types):
             raise ConfigError(f"{field}={kwargs[field]!r} was given; it must be {types[0].__name__} or None")
-    names = config.architectures
-    if names is not None and not is_of_type(names, "list[str]"):
-        raise ConfigError(f"architectures={names!r} was given; it must be a list of names of classes")
     if kwargs.get("per_layer_config") is not None:
         raise ConfigError("per_layer_config was given; layers of the zoo's models differ by layer_types only")
     if (rope := {name: kwargs[name] for name in ROPE_FIELDS & kwargs.keys()}) or "rope_scaling" in kwargs:
@@ -286,6 +283,8 @@ def validate_labels(id2label: Any, num_labels: Any) -> None:
     is_count = isinstance(num_labels, int) and not isinstance(num_labels, bool) and 1 <= num_labels <= MOST_LABELS
     if num_labels is not None and not is_count:
         raise ConfigError(f"num_labels={num_labels!r} was given; it must be at least 1 and at most {MOST_LABELS:,}")
+    if num_labels is not None and id2label is not None and num_labels != len(id2label):
+        raise ConfigError(f"num_labels={num_labels} was given with id2label of {len(id2label)} labels; give one")
 
 
 def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] = ()) -> None:
@@ -336,6 +335,8 @@ def with_given(saved: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     given = {name: kwargs.pop(name) for name in names & kwargs.keys()}
     if "quirks" in given and [*(given["quirks"] or ())] != [*(saved.get("quirks") or ())]:
         raise ConfigError(f"quirks={given['quirks']} was given; a checkpoint has its own, zoo.build makes others")
+    if "id2label" in given or kwargs.get("num_labels") not in (None, len(saved.get("id2label") or ())):
+        saved = {name: value for name, value in saved.items() if name not in ("id2label", "label2id")}
     if "rope_parameters" in given:
         given["rope_parameters"] = rescaled(given["rope_parameters"], saved.get("rope_parameters"))
     return {**saved, **given}
