@@ -96,7 +96,7 @@ class Page:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            assert select.select([self._in], [], [], PATIENCE)[0], f"Chromium has said nothing for {PATIENCE} s"
+            assert select.select([self._in], [], [], PATIENCE)[0], f"Chromium has not answered for {PATIENCE} s"
             piece = os.read(self._in, 1 << 20)
             assert piece, "Chromium has ended"
             self._rest += piece

@@ -6,6 +6,6 @@ from zoo.cli.main import cli
 
 
 def run(*arguments: object, columns: int | None = None, **env: str) -> Result:
-    """Run `zoo` as in a terminal of so many columns, by default none: `run("show", "vanilla", columns=80)`."""
+    """Run `zoo`: `run("show", "vanilla", columns=80)`. With `columns`, as in a terminal of this width."""
     shell = {"COLUMNS": None if columns is None else str(columns), "ZOO_TRACEBACK": None, **env}
     return CliRunner(env=shell).invoke(cli, [str(argument) for argument in arguments])

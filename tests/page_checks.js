@@ -28,12 +28,12 @@ async (least) => {
     const element = texts.currentNode.parentElement;
     if (!texts.currentNode.data.trim() || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
     if (element.closest("svg, .headerlink, .md-clipboard")) continue;
-    const behind = ground(element);
-    const [one, other] = [luminance(over(parsed(getComputedStyle(element).color), behind)), luminance(behind)];
+    const backdrop = ground(element);
+    const [one, other] = [luminance(over(parsed(getComputedStyle(element).color), backdrop)), luminance(backdrop)];
     const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
     const kind = `${element.localName}.${[...element.classList].join(".")}`;
     if (contrast < least && !found.has(kind)) found.set(kind, `${contrast.toFixed(2)}: ${texts.currentNode.data.trim().slice(0, 40)}`);
   }
-  for (const [kind, said] of found) complaints.push(`hard to read, ${kind} ${said}`);
+  for (const [kind, problem] of found) complaints.push(`hard to read, ${kind} ${problem}`);
   return complaints;
 }

@@ -36,10 +36,10 @@ def test_what_ships_can_be_chosen() -> None:
 
 
 def test_models_of_every_task_answer() -> None:
-    said = text_of(views.outputs([TRANSLATOR, LABELLER, GUESSER], TEXT))
-    assert "Onde está a casa?" in said and "English (" in said
+    text = text_of(views.outputs([TRANSLATOR, LABELLER, GUESSER], TEXT))
+    assert "Onde está a casa?" in text and "English (" in text
     mask = explored(GUESSER).tokenizers.source.mask_token
-    assert f"predicts the token at {mask}" in said
+    assert f"predicts the token at {mask}" in text
     assert len(views.guessed(explored(GUESSER), f"Where is {mask} house?").split(", ")) == views.GUESSES
 
 

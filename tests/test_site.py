@@ -27,7 +27,7 @@ AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.
 
 LONG = ("reference/cli.html", "reference/zoo.data.tasks.html")  # Pages on which axe-core takes minutes
 
-CONTRAST = 4.5  # Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)
+CONTRAST = 4.5  # Least contrast of letters and background (WCAG 2.2, success criterion 1.4.3)
 
 SCHEMES = {"light": "default", "dark": "slate"}
 """Names of the color scheme in the theme, by the preference of the system."""

@@ -48,12 +48,12 @@ def session(chosen: Benchmark, *, recorded: bool = True, tell: Any = lambda sent
 
 
 def test_undecided_variants_get_seeds_until_they_are_decided(tmp_path: Path) -> None:
-    chosen, said = benchmark(tmp_path), list[str]()
-    one = session(chosen, tell=said.append)
+    chosen, messages = benchmark(tmp_path), list[str]()
+    one = session(chosen, tell=messages.append)
     one.run("", NAMES, [0, 1, 2])
     begun = len(one.asked)
     one.decide("", NAMES)
-    for number, listed in (re.match(r"(\d+) of 3 variants are undecided: (.*)", words).groups() for words in said):
+    for number, listed in (re.match(r"(\d+) of 3 variants are undecided: (.*)", words).groups() for words in messages):
         assert len(listed.split(", ")) == int(number), "those that get another seed"
     rows = read_rows(chosen.results)
     words = {standing.variant: standing.verdict for standing in judge(chosen, rows).standings}

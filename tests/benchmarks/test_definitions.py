@@ -26,22 +26,22 @@ def test_it_can_be_asked_for(name: str, shortened: bool) -> None:
     benchmark = ALL[name].shortened() if shortened else ALL[name]
     for condition in benchmark.conditions:
         arguments = benchmark.arguments(condition)
-        said = {key: arguments.pop(key) for key in ("arguments", "score") if key in arguments}
+        options = {key: arguments.pop(key) for key in ("arguments", "score") if key in arguments}
         names = benchmark.names(condition)
         assert len(names) == len(set(names)) >= (1 if benchmark.anchors else 2), "there is something to compare with"
-        request = Request(names, arguments=said.get("arguments", {}), **arguments)
+        request = Request(names, arguments=options.get("arguments", {}), **arguments)
         request.check()
         run = {"model": names[0], "recipe": request.chosen, "resume": True, "seed": 0, "arguments": {}}
         given = {**dict.fromkeys(field.name for field in fields(TrainingRequest)), **run}
         assert TrainingRequest(**given).saves, "an interrupted run goes on"
-        assert said.get("score") in (None, *SUITES.names()), "its pairs are not here"
+        assert options.get("score") in (None, *SUITES.names()), "its pairs are not here"
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_its_baseline_is_the_first_name(name: str) -> None:
     benchmark = ALL[name]
-    for condition, said in benchmark.conditions.items():
-        assert benchmark.names(condition)[0] == said.get("variants", benchmark.variants)[0]
+    for condition, options in benchmark.conditions.items():
+        assert benchmark.names(condition)[0] == options.get("variants", benchmark.variants)[0]
 
 
 def test_published_numbers_are_of_variants_that_it_compares() -> None:

@@ -141,16 +141,16 @@ def test_an_interval_excludes_what_was_published_or_not() -> None:
         for row in made_rows(mad, {"llama-style": [score + place - 2.5 for score in scores]}, condition)
     ]
 
-    def said(rows: list[Row]) -> str:
+    def text(rows: list[Row]) -> str:
         return anchors(mad, {name: judge(mad, rows, name) for name in conditions})
 
     reach = 2.7764 * statistics.stdev(scores) / 5**0.5
-    assert f"the interval of 95 % for the mean, {85 - reach:.4g} to {85 + reach:.4g}, does not exclude it" in said(made)
+    assert f"the interval of 95 % for the mean, {85 - reach:.4g} to {85 + reach:.4g}, does not exclude it" in text(made)
     higher = [replace(row, values={"symbol_accuracy": row.values["symbol_accuracy"] + 2}) for row in made]
-    assert "within 5 of it" in said(higher) and ", excludes it" in said(higher)
+    assert "within 5 of it" in text(higher) and ", excludes it" in text(higher)
     first = [row for row in made if row.seed == 0]
-    assert "interval" not in said(first), "one seed has none"
-    assert "not recorded yet" in said(first[:5]), "no seed has all conditions"
+    assert "interval" not in text(first), "one seed has none"
+    assert "not recorded yet" in text(first[:5]), "no seed has all conditions"
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_a_published_average_leaves_room_for_each_of_its_scores(value: float, ro
 def test_one_of_the_averaged_scores_may_exclude_the_average(scores: list[float], word: str) -> None:
     one = replace(find_benchmark("mad"), conditions={"": {}})
     one = replace(one, anchors=[Anchor("llama-style", 94.1, "s", averaged_over=11)])
-    said = anchors(one, {"": judge(one, made_rows(one, {"llama-style": scores}), "")})
-    assert "here, where an average over 11 scores, this one included, needs 35.1 to 100; the interval" in said
-    assert f", {word} it" in said
+    text = anchors(one, {"": judge(one, made_rows(one, {"llama-style": scores}), "")})
+    assert "here, where an average over 11 scores, this one included, needs 35.1 to 100; the interval" in text
+    assert f", {word} it" in text
 
 
 def test_the_pages_are_what_their_command_writes() -> None:

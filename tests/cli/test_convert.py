@@ -93,17 +93,17 @@ def test_plan_as_json(saved):
 
 def test_a_head_size_that_vllm_lacks_on_cpus_is_named_before_loading(tmp_path):
     sizes = {"hidden_size": 32, "num_attention_heads": 2, "vocab_size": 40}
-    for name, size, said in (("llama-style", 24, "head_dim=24"), ("llama-style", 32, ""), ("alibi-decoder", 24, "")):
+    for name, size, wording in (("llama-style", 24, "head_dim=24"), ("llama-style", 32, ""), ("alibi-decoder", 24, "")):
         model = zoo.build(f"{name}@tiny", "causal-lm", head_dim=size, **sizes)
         model.save_pretrained(folder := tmp_path / f"{name}-{size}")
         plan = run("export", folder, "--plan").stdout
         (line,) = (line for line in plan.splitlines() if line.startswith("bundle"))
-        assert ("vLLM" in line) == (size == 24) and said in line
+        assert ("vLLM" in line) == (size == 24) and wording in line
         assert ("positions 'alibi'" in line) == (name == "alibi-decoder")
         for target in ("bundle", "llama") if name == "llama-style" else ("bundle",):
             report = zoo.export(folder, tmp_path / f"{folder.name}-{target}", target, fresh_process=False)
             notes = [note for note in report.notes if "vLLM" in note]
-            assert len(notes) == (size == 24) and said in "".join(notes)
+            assert len(notes) == (size == 24) and wording in "".join(notes)
             assert all(note in (report.folder / "README.md").read_text() for note in notes)
 
 

@@ -228,7 +228,7 @@ def test_an_evaluation_shows_what_is_wrong(texts, tmp_path):
     assert wrong and sorted(map(str, files["errors"])) == sorted(map(str, wrong))
     pairs = Counter((row["gold"], row["prediction"]) for row in table)
     counts = {row["gold \\ predicted"]: row for row in files["confusion"]}
-    assert all(int(counts[gold][said]) == pairs[gold, said] for gold in ("no", "yes") for said in ("no", "yes"))
+    assert all(int(counts[gold][answer]) == pairs[gold, answer] for gold in ("no", "yes") for answer in ("no", "yes"))
     recall = {row["label"]: float(row["recall"]) for row in files["labels"]}
     assert recall["no"] == pytest.approx(100 * pairs["no", "no"] / 3, abs=0.01)
     page = (report / "report.html").read_text()

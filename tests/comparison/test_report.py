@@ -221,7 +221,7 @@ def test_small_comparisons_have_reports_too(seeds):
     alone = made_up({"vanilla": (30.0, 1.0)}, seeds=seeds)
     assert Outline(to_html(summarize(alone))).open == []
     pair = made_up({"vanilla": (30.0, 1.0), "of-a-user": (31.0, 1.0)}, seeds=seeds)
-    assert "of-a-user" in to_html(summarize(pair))  # which is not registered here: it is said, and that is all
+    assert "of-a-user" in to_html(summarize(pair))  # not registered here, which the report notes
     failed = replace(pair, runs=[Run(run.name, run.folder, run.seed, error="gone") for run in pair.runs])
     assert "nothing to compare" in to_html(summarize(failed))
 

@@ -213,9 +213,12 @@ def test_examples_that_are_left_out_are_reported_once(tmp_path, recwarn):
     data = {"task": "translation", "data": tmp_path / "train.tsv", "heldout": tmp_path / "heldout.tsv"}
     more = {"tokenizer": "word", "budget": "steps=1", "output_dir": tmp_path / "runs", "tell": shown.append}
     small(["pre-norm", "vanilla"], **data, **more)
-    said = "1 example is among those to train on and among the held-out ones; it is not trained on, which leaves 39"
+    warning_text = (
+        "1 example is among those to train on and among the held-out ones; it is not trained on, which leaves 39"
+    )
     assert (
-        shown.count(said) == 1 and [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
+        shown.count(warning_text) == 1
+        and [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
     )
 
 

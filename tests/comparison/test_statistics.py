@@ -61,9 +61,9 @@ def test_the_example_that_student_gave():
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_no_difference_is_noise_in_nineteen_of_twenty(seeds):
     noise = np.random.default_rng(seeds).normal(size=(4000, seeds))
-    said = [verdict(*compare_all([Pairs(differences)])) for differences in noise]
-    assert said.count(NOISE) / len(said) == pytest.approx(0.95, abs=0.011)  # three standard errors
-    assert said.count(BETTER) == pytest.approx(said.count(WORSE), abs=60)
+    verdicts = [verdict(*compare_all([Pairs(differences)])) for differences in noise]
+    assert verdicts.count(NOISE) / len(verdicts) == pytest.approx(0.95, abs=0.011)  # three standard errors
+    assert verdicts.count(BETTER) == pytest.approx(verdicts.count(WORSE), abs=60)
 
 
 def test_one_false_alarm_among_seven_variants_is_as_rare():

@@ -331,7 +331,7 @@ def test_packed_documents_stay_apart(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["gemma3-style", "modernbert-style"])
 def test_a_configuration_of_rotation_has_bases_by_layer_alone(name, monkeypatch):
-    """transformers 5.17 puts another beside the layer types, and then takes its name for a layer type."""
+    """transformers 5.17 adds another key to the layer types, and then takes it for a layer type."""
     convert = ZooConfig.convert_rope_params_to_dict
 
     def convert_as_before(self, **kwargs):

@@ -135,7 +135,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def quantised(saved):
-    """The same with rounded weights, and what the export said."""
+    """The same with rounded weights, and what the export printed."""
     result = run("export", saved, "-o", saved.parent / "q8", "--as", "gguf", "--dtype", "q8_0")
     assert result.exit_code == 0, result.output
     return saved.parent / "q8", result.output
@@ -143,8 +143,8 @@ def quantised(saved):
 
 @pytest.mark.slow
 def test_the_cost_of_rounded_weights_is_reported(saved, quantised):
-    folder, said = quantised
-    assert "run in llama.cpp; differs by at most" in said and "perplexity on 46 own tokens:" in said, said
+    folder, printed = quantised
+    assert "run in llama.cpp; differs by at most" in printed and "perplexity on 46 own tokens:" in printed, printed
     card = (folder / "README.md").read_text()
     assert "library_name: gguf" in card and "stored as q8_0" in card and "that of the rounded weights" in card
     # The embedding and the output are most of so small a model; a block of 32 weights takes 34 bytes for 128.

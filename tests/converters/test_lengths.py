@@ -187,9 +187,9 @@ def test_engines_end_at_their_last_position_and_refuse_more(target, variant, enc
 def outcome(model, source, target, *, with_logits):
     """A greedy output, and logits or the loss."""
     masks = {"attention_mask": torch.ones_like(source)}
-    said = {"decoder_input_ids": target} if with_logits else {"labels": target}
+    targets = {"decoder_input_ids": target} if with_logits else {"labels": target}
     with torch.no_grad():
-        found = model(input_ids=source, **said, **masks)
+        found = model(input_ids=source, **targets, **masks)
     output = model.generate(source, max_new_tokens=target.shape[1], do_sample=False, num_beams=1, **masks)
     return output, torch.as_tensor(found.logits if with_logits else found.loss)
 
@@ -215,9 +215,9 @@ def test_a_graph_computes_beyond_the_limit_as_the_model_does(unlimited, openvino
 def require_equal_beyond_the_limit(model, running):
     limit, tokens = model.config.max_position_embeddings, min(model.config.vocab_size, model.config.decoder_vocab_size)
     for lengths in ((limit + 1, 4), (4, limit + 1), (3 * limit, 3 * limit)):
-        source, said = (torch.randint(4, tokens, (2, length)) for length in lengths)
+        source, targets = (torch.randint(4, tokens, (2, length)) for length in lengths)
         with_logits = not isinstance(running, WritingModel)
-        expected, found = (outcome(each, source, said, with_logits=with_logits) for each in (model, running))
+        expected, found = (outcome(each, source, targets, with_logits=with_logits) for each in (model, running))
         assert torch.equal(found[0], expected[0])
         torch.testing.assert_close(found[1], expected[1], atol=2e-4, rtol=2e-4)
 

@@ -332,7 +332,7 @@ def test_exports_load_where_the_zoo_cannot_be_imported(case, tmp_path):
 
 @pytest.mark.parametrize("faithful", [True, False])
 def test_masks_that_a_model_makes_of_ids_have_to_be_given_to_its_export(faithful):
-    """Vanilla's original masks padding by itself; where it is built as it should be, nothing is said."""
+    """Vanilla's original masks padding by itself; without the defect there is no warning."""
     (plan,) = plan_export(zoo_model("vanilla", faithful=faithful), ["marian"])
     assert plan.exact and any("Give attention masks" in note for note in plan.notes) is faithful
 

@@ -38,7 +38,7 @@ from .conftest import DOCUMENTS, jsonl
 
 
 def expected_ids(tokenizers: Tokenizers, documents: list[str]) -> list[int]:
-    """Ids of documents, with the end of a text behind each: by the tokenizer's slow path, one by one."""
+    """Ids of documents, each followed by the end of a text, by the tokenizer's slow path, one by one."""
     end = tokenizers.source.eos_token_id
     return [i for text in documents for i in [*tokenizers.source.encode(text, add_special_tokens=False), end]]
 
@@ -207,7 +207,7 @@ def test_held_out_documents_are_left_out_of_training(tokenizers, tmp_path):
 
 
 def in_parts(text: str, size: int) -> list[str]:
-    """A text in parts of the lines that begin in each of so many bytes."""
+    """A text in parts: the lines that begin in each block of this number of bytes."""
     lines = text.splitlines(keepends=True)
     places = itertools.accumulate(map(len, lines), initial=0)
     pairs = itertools.groupby(zip(places, lines, strict=False), key=lambda pair: pair[0] // size)

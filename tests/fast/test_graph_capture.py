@@ -12,7 +12,7 @@ SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
 
 
 def write_and_sum(rooms: Tensor, new: Tensor, seen: int) -> tuple[Tensor, Tensor]:
-    """Write behind what is there, and sum all of it, weighted; long texts in another way."""
+    """Append to the cache and return its weighted sum; long texts take another path."""
     rooms.narrow(1, seen, 1).copy_(new)
     states = rooms.narrow(1, 0, seen + 1)
     total = (states * SCALE).sum(1) if seen < 20 else states.mean(1)

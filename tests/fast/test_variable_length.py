@@ -42,7 +42,7 @@ def attend_in_one_call(*states: Any, scale: float, window_size: tuple[int, int],
 
 
 def padded(name: str, task: str, **settings: Any) -> tuple[Any, dict[str, Tensor]]:
-    """A model, and a batch with padding behind its sequences."""
+    """A model, and a batch padded at the end of its sequences."""
     model = zoo.build(name, task, seed=0, **{"dropout": 0.0, "attention_dropout": 0.0, **SIZES, **settings})
     randomize(model)
     ids = torch.randint(5, 60, (3, 9), generator=torch.Generator().manual_seed(0))

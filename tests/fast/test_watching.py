@@ -23,7 +23,7 @@ SUBJECTS = [("pre-norm", "masked-lm"), ("pre-norm", "causal-lm"), ("pre-norm", "
 
 
 class Backwards(nn.Module):
-    """A layer of somebody's own, which looks at places in a row and at rows of a batch."""
+    """A user's layer that reads positions in a row and rows of a batch."""
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         return hidden_states.flip(1) + hidden_states[:1]

@@ -26,7 +26,7 @@ class Clock:
         return self.now
 
     def slow(self, model, seconds):
-        """Let a call of a model take so many seconds."""
+        """Let a call of a model take this many seconds."""
         forward = model.forward
 
         def timed(*args, **kwargs):
@@ -45,7 +45,7 @@ def clock(monkeypatch):
 
 
 class Pretended(Engine):
-    """PyTorch in so many seconds, with weights that may be a little off."""
+    """PyTorch taking this many seconds, with weights that may be a little off."""
 
     def __init__(self, clock, seconds=0.1, off=0.0, exact=True):
         self.clock, self.seconds, self.off, self.exact = clock, seconds, off, exact
@@ -79,9 +79,9 @@ def test_the_quickest_of_those_that_compute_the_same_is_taken(engines, clock):
     engines.register("quick", Pretended(clock, 0.4))
     engines.register("quicker", Pretended(clock, 0.2))
     engines.register("slow", Pretended(clock, 9))
-    model, said = clock.slow(encoder(), 1), []
-    fast = accelerate(model, engines=["quick", "quicker", "slow", "quick"], tell=said.append)
-    assert said == [
+    model, messages = clock.slow(encoder(), 1), []
+    fast = accelerate(model, engines=["quick", "quicker", "slow", "quick"], tell=messages.append)
+    assert messages == [
         *("torch: 1000.0 ms, 0 from PyTorch", "quick: 400.0 ms, 0 from PyTorch", "quicker: 200.0 ms, 0 from PyTorch"),
         *("slow: 9000.0 ms, 0 from PyTorch", "quicker is taken, 5.00 times as fast as torch"),
     ]
@@ -182,9 +182,9 @@ def test_a_choice_is_kept_for_one_model_batch_and_machine(engines, clock, cache,
     inputs = {"input_ids": torch.ones(2, 4, dtype=torch.long)}
 
     def sentences(model, inputs=inputs):
-        said = []
-        accelerate(model, inputs, engines=["quick"], kept=True, tell=said.append)
-        return len(said)
+        messages = []
+        accelerate(model, inputs, engines=["quick"], kept=True, tell=messages.append)
+        return len(messages)
 
     def model():
         return clock.slow(encoder(), 1)
@@ -205,10 +205,10 @@ def test_a_damaged_choice_is_made_again_and_few_stay(engines, clock, cache, monk
     monkeypatch.setattr(engine_cache, "KEPT", 2)
 
     def choose(length):
-        said = []
+        messages = []
         inputs = {"input_ids": torch.ones(1, length, dtype=torch.long)}
-        accelerate(clock.slow(encoder(), 1), inputs, engines=["quick"], kept=True, tell=said.append)
-        return said[-1]
+        accelerate(clock.slow(encoder(), 1), inputs, engines=["quick"], kept=True, tell=messages.append)
+        return messages[-1]
 
     assert choose(3) == "quick is taken, 10.00 times as fast as torch"
     (place,) = cache.iterdir()
@@ -234,9 +234,9 @@ def test_a_kept_export_computes_the_same(cache):
         return generate(*args, **kwargs)
 
     model.generate = slow
-    said = []
-    first, second = (accelerate(model, engines=["ctranslate2"], kept=True, tell=said.append) for _ in range(2))
-    assert "when it was measured" in said[-1] and type(first) is type(second) is not type(model)
+    messages = []
+    first, second = (accelerate(model, engines=["ctranslate2"], kept=True, tell=messages.append) for _ in range(2))
+    assert "when it was measured" in messages[-1] and type(first) is type(second) is not type(model)
     ids = torch.arange(5, 25).view(2, 10)
     assert torch.equal(first.generate(ids, max_new_tokens=5), second.generate(ids, max_new_tokens=5))
 

@@ -168,10 +168,10 @@ class Handler(BaseHTTPRequestHandler):
             headers = {"Retry-After": WAITS[fault.kind]} if fault.kind in WAITS else {}
             if fault.kind == MISSING:
                 headers["X-Error-Code"] = "RevisionNotFound"
-            said = fault.value or "on demand"
-            if said.isprintable():  # as the header of an answer has to be
-                headers["X-Error-Message"] = said
-            self.send(json_answer({"error": said}, REFUSALS[fault.kind], headers))
+            reason = fault.value or "on demand"
+            if reason.isprintable():  # as the header of an answer has to be
+                headers["X-Error-Message"] = reason
+            self.send(json_answer({"error": reason}, REFUSALS[fault.kind], headers))
             return
         self.hang_up()
 

@@ -42,7 +42,7 @@ def test_a_card_tells_what_is_known(folder: Path) -> None:
     assert data.tags == ["transformer-zoo", "vanilla", "pt"]
     assert {result.metric_type: result.metric_value for result in data.eval_results} == {"bleu": 31.2, "loss": 1.1}
     parameters = zoo.load(folder).num_parameters()
-    for said in (
+    for sentence in (
         "Vaswani et al. 2017",
         f"| Parameters | {parameters:,} |",
         "self-attention",
@@ -52,7 +52,7 @@ def test_a_card_tells_what_is_known(folder: Path) -> None:
         "| Training tokens | 123,456 |",
         "| transformer-zoo | ",
     ):
-        assert said in text, said
+        assert sentence in text, sentence
 
 
 def test_a_model_in_the_folder_of_another_has_none_of_its_results(folder: Path, tmp_path: Path) -> None:

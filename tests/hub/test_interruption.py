@@ -87,10 +87,10 @@ def test_a_push_is_interrupted_at_every_request(hub: LoopbackHub, worker: Start,
         write(folder, checkpoint(b"new %d " % number + xet.encode()))
         arguments = ("push", folder, "org/model")
         code, errors = interrupt(hub, tmp_path / "home", where, signal.SIGINT, *arguments, HF_HUB_DISABLE_XET=xet)
-        said = "may have been made or not" if number and "/commit/" in where else "nothing was pushed"
+        wording = "may have been made or not" if number and "/commit/" in where else "nothing was pushed"
         assert code == 130, where
         assert hub.storage.repo("org/model")["refs"]["main"] == before
-        assert said in errors or "validate" in where, f"{where}: {errors}"
+        assert wording in errors or "validate" in where, f"{where}: {errors}"
 
 
 INTERRUPTED_WHERE_NOTHING_IS_RAISED = """

@@ -45,8 +45,8 @@ def test_what_is_pulled_is_what_was_pushed(hub: LoopbackHub, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_every_variant_comes_back_in_all_three_ways(hub: LoopbackHub, tmp_path: Path) -> None:
-    said = run(hub, tmp_path / "home-a", "push-three-ways", tmp_path / "kept", EVERY)
-    native = [line.split()[1] for line in said.splitlines() if line.startswith("native ")]
+    output = run(hub, tmp_path / "home-a", "push-three-ways", tmp_path / "kept", EVERY)
+    native = [line.split()[1] for line in output.splitlines() if line.startswith("native ")]
     as_is = {model.removesuffix("=as-is") for model in native if model.endswith("=as-is")}
     assert {"gpt2-style=causal-lm", "llama-style=causal-lm", "bert-style=masked-lm", "vanilla=seq2seq-lm"} <= as_is
     run(hub, tmp_path / "home-b", "check-load", tmp_path / "kept", [m + "=as-is" if m in as_is else m for m in EVERY])

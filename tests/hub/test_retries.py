@@ -84,8 +84,8 @@ def test_a_missing_network_is_reported_soon_and_once(tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     own = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     done = run_python(["-c", NO_HUB], env={**kept, **own})
-    *said, seconds = done.stdout.splitlines()
-    assert len(said) == 3 and float(seconds) < 20, done.stdout + done.stderr
+    *lines, seconds = done.stdout.splitlines()
+    assert len(lines) == 3 and float(seconds) < 20, done.stdout + done.stderr
     assert "Retrying" not in done.stderr
 
 

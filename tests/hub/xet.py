@@ -45,7 +45,7 @@ def reconstruction(request: Request) -> Answer:
     name = request.groups["file"]
     size = content_path(request.storage, name).stat().st_size
     if "Range" in request.handler.headers and int(request.handler.headers["Range"].split("=")[1].split("-")[0]) >= size:
-        raise Refusal(416, "behind the end of the file")
+        raise Refusal(416, "beyond the end of the file")
     count = -(-size // CHUNK_SIZE)
     chunks = {"start": 0, "end": count}
     block = {
@@ -93,7 +93,7 @@ def upload_shard(request: Request) -> Answer:
 
 
 def files_of(shard: bytes) -> Iterator[tuple[str, str, list[tuple[str, int, int]]]]:
-    """The files of a shard: their names, sha256, and which chunks of which block they are made of."""
+    """The files of a shard: their names, sha256, and the chunks of blocks that they consist of."""
     entries = ENTRY.iter_unpack(
         shard[SHARD_HEADER : SHARD_HEADER + (len(shard) - SHARD_HEADER) // ENTRY.size * ENTRY.size]
     )

@@ -188,15 +188,15 @@ def test_the_page_works_by_keyboard(maps, tmp_path):
     probe = """
 <script>
 const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-const said = [];
-const tell = () => said.push(byId("title").textContent + "|" + byId("readout").firstChild.textContent);
+const states = [];
+const tell = () => states.push(byId("title").textContent + "|" + byId("readout").firstChild.textContent);
 document.querySelector('input[value="cross"]').click();
 document.querySelector('#overview button[tabindex="0"]').focus();
 press("ArrowRight"); press("ArrowRight"); press("ArrowDown"); tell();
 document.querySelector('#detail td[tabindex="0"]').focus();
 press("ArrowDown"); press("End"); press("ArrowLeft"); tell();
-said.push(document.querySelectorAll("#overview button").length, document.querySelectorAll('[tabindex="0"]').length);
-document.documentElement.dataset.said = JSON.stringify(said);
+states.push(document.querySelectorAll("#overview button").length, document.querySelectorAll('[tabindex="0"]').length);
+document.documentElement.dataset.states = JSON.stringify(states);
 </script>"""
     file = tmp_path / "page.html"
     file.write_text(attention_page(maps).replace("</body>", f"{probe}</body>"), encoding="utf-8")
@@ -204,9 +204,9 @@ document.documentElement.dataset.said = JSON.stringify(said);
     flags += "--disable-component-update --disable-sync --dump-dom"
     command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    said = json.loads(html.unescape(re.search(r'data-said="([^"]*)"', dom)[1]))
+    states = json.loads(html.unescape(re.search(r'data-states="([^"]*)"', dom)[1]))
     cross = maps["cross"]
-    head, cell, buttons, stops = [html.unescape(one) if isinstance(one, str) else one for one in said]
+    head, cell, buttons, stops = [html.unescape(one) if isinstance(one, str) else one for one in states]
     assert head.startswith("Cross-attention, layer 2, head 3|“<bos>” attends to “My”")
     query, key = cross.queries[1], cross.keys[-2]
     assert f"“{query}” attends to “{key}” with weight {cross.weights[1, 2, 1, -2]:.4f}" in cell

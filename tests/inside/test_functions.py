@@ -135,7 +135,7 @@ def test_tables_of_positions():
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["d2l-style", "universal"])
 def test_norms_while_training(name):
-    """Beside the trainer's own numbers; clipping must not show, and nothing may stay behind."""
+    """Recorded norms equal the trainer's, before clipping, and all hooks are removed."""
     settings = {**TINY, "dropout": 0.0}
     recorders = [NormRecorder(every=2) for _ in range(2)]
     tiny = {"settings": settings, "tokenizer": "word", "max_steps": 3, "logging_steps": 1, "warmup_steps": 0}
@@ -152,7 +152,7 @@ def test_norms_while_training(name):
     total = trained.report.history[0]["grad_norm"]
     assert 0 < np.sqrt((step_one.gradient**2).sum()) < total * 1.0001
     assert step_one[step_one.layer == 2].gradient.isna().all() == (name == "universal")  # its only layer is the first
-    if name == "d2l-style":  # behind a layer norm that has not learnt yet
+    if name == "d2l-style":  # after a layer norm that has not learnt yet
         np.testing.assert_allclose(step_one.activation, 1, rtol=1e-3)
     assert not any(layer._forward_hooks for layer in trained.model.model.decoder.layers)
     assert not any(parameter._post_accumulate_grad_hooks for parameter in trained.model.parameters())

@@ -117,7 +117,7 @@ def delta_rule(length: int, width: int, maps: int) -> tuple[int, int]:
     within = HEADS * 2 * width * length**2  # keys and queries with keys, and with what is written
     memory = HEADS * 2 * length * width**2  # read by keys and by queries, and written
     system = HEADS * length**2 * 2 * width
-    # The memory before the first chunk is zeros without a gradient, that behind the last is not used; and the gradient
+    # The memory before the first chunk is zeros without a gradient, that after the last is not used; and the gradient
     # of a triangular system is another one, and a whole product.
     return maps + 3 * within + 3 * memory + system, system - 2 * memory - 2 * memory
 

@@ -83,7 +83,7 @@ def weights_after(kind: Any, model: PreTrainedModel, device: PretendedDevice | N
 
 
 def train_with(option: str) -> dict[str, str]:
-    """Train there and on the CPU by a key of `OPTIONS`, and behind a slash the variant; return what went wrong."""
+    """Train there and on the CPU by KEY/VARIANT, the key of `OPTIONS`; return what went wrong."""
     option, _, name = option.partition("/")
     given, task = OPTIONS[option], ONE_TASK[name]
 

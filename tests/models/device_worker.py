@@ -88,7 +88,7 @@ def inputs_of(subject: Any) -> dict[str, Tensor]:
 
 
 def check(name: str, tried: Iterable[str] = ()) -> dict[str, str]:
-    """Try everything (or `tried`) with a variant, possibly with a task behind a slash; return what went wrong."""
+    """Try everything (or `tried`) with VARIANT or VARIANT/TASK; return what went wrong."""
     name, _, task = name.partition("/")
     task = task or ONE_TASK[name]
     subject, wrong, allowed = new_subject(name, task), {}, allowed_by(OWN_PEERS.get(name, PEERS[task]), task)

@@ -1,4 +1,4 @@
-"""Caches of models with sliding windows: what attention sees is kept, whoever made the cache."""
+"""Caches of models with sliding windows: whatever attention sees is kept, in every kind of cache."""
 
 import pytest
 import torch

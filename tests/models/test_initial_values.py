@@ -90,10 +90,10 @@ PRESENT = {
 def test_recorded_rows_keep_the_initial_values_and_the_decay_that_they_were_made_with(name: str) -> None:
     benchmark = benchmarks()[name]
     for condition in [one for one in benchmark.conditions if (name, one) not in PRESENT]:
-        said = benchmark.arguments(condition)
-        recipe = recipe_for(said["task"], said.get("recipe"))
-        recipe = recipe.changed(model=said.get("settings"), arguments=said.get("arguments"))
-        if recipe.arguments.get("weight_decay", 0) or "weight_decay" in (said.get("sweep") or {}):
+        options = benchmark.arguments(condition)
+        recipe = recipe_for(options["task"], options.get("recipe"))
+        recipe = recipe.changed(model=options.get("settings"), arguments=options.get("arguments"))
+        if recipe.arguments.get("weight_decay", 0) or "weight_decay" in (options.get("sweep") or {}):
             assert recipe.arguments["decay"] == "transformers"
         for variant in benchmark.names(condition):
             spec = parse_name(variant)

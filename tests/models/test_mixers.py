@@ -53,12 +53,12 @@ def test_chunks_equal_the_recurrence(seq_len: int, rule: Any) -> None:
     channels = () if rule is gated_delta_rule else (5,)
     decay, strength = -random(1, 2, seq_len, *channels, seed=4).exp(), random(1, 2, seq_len, seed=5).sigmoid()
     before = random(1, 2, 5, 3, seed=6)
-    read, behind = rule(query, key, value, decay, strength, before)
+    read, after = rule(query, key, value, decay, strength, before)
     for head in range(2):
         arguments = (tensor[0, head] for tensor in (query, key, value, decay, strength, before))
         expected, state = rule_by_tokens(*arguments)
         close(read[0, head], expected)
-        close(behind[0, head], state)
+        close(after[0, head], state)
 
 
 def assert_same_outputs(ours: Any, theirs: Any, of_theirs: Any) -> None:

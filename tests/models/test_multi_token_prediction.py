@@ -1,4 +1,4 @@
-"""Tokens behind the next one, predicted in training: the loss against the paper's formula, and what stays as it is."""
+"""Tokens after the next one, predicted in training: the loss against the paper's formula, and what stays as it is."""
 
 from pathlib import Path
 from typing import Any
@@ -161,11 +161,11 @@ def test_operations_are_counted_in_training_only() -> None:
 def test_exports_leave_it_out_with_a_note(tmp_path: Path) -> None:
     model = build().float().eval()
     report = zoo.export(model, tmp_path / "llama", "llama", fresh_process=False)
-    said = "The modules of num_nextn_predict_layers=2, which only train, are left out."
-    assert report.notes.count(said) == 1
+    note = "The modules of num_nextn_predict_layers=2, which only train, are left out."
+    assert report.notes.count(note) == 1
     (plan,) = plan_export(model, ["llama"])
-    assert plan.exact and said in plan.notes
-    assert {plan.target for plan in plan_engines(model) if said not in plan.notes} == {"bundle"}
+    assert plan.exact and note in plan.notes
+    assert {plan.target for plan in plan_engines(model) if note not in plan.notes} == {"bundle"}
     assert model.config.num_nextn_predict_layers == DEPTH and model.mtp is not None
 
 

@@ -23,7 +23,7 @@ Variants = Registry[Variant]
 
 
 def add(name: str, **arguments: Any) -> Callable[..., Any]:
-    """Register a variant with little said about it."""
+    """Register a variant without presets or quirks."""
 
     def builder(config: object) -> object:
         """Build something."""

@@ -25,7 +25,7 @@ SETTING = "translation"
 
 
 def before(method: str, step: int, act: Callable[..., object]) -> Any:
-    """Let a method of the trainer begin with something else when so many updates have been made."""
+    """Call a function before a method of the trainer once this many updates have been made."""
 
     def changed(trainer: ZooTrainer, *given: Any) -> Any:
         if trainer.state.global_step == step:

@@ -112,7 +112,7 @@ def whole(folder: Path, setting: str) -> float:
 
 
 def killed(folder: Path, setting: str, seconds: float) -> bool:
-    """Kill a run so many seconds after it has begun to train; returns whether it was still running."""
+    """Kill a run this many seconds after it has begun to train; returns whether it was still running."""
     child, begun = in_child(folder, setting)
     with suppress(EOFError):
         begun.recv()

@@ -1,4 +1,4 @@
-"""The trainer's loss: as transformers' own, smoothed labels included, with logits only where somebody looks."""
+"""The trainer's loss: as transformers' own, smoothed labels included, with logits only where they are read."""
 
 import copy
 from types import SimpleNamespace

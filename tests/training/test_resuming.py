@@ -229,16 +229,16 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     output = tmp_path / "made" / "model"
-    said = {}
+    printed = {}
 
     class Second(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             if state.global_step == 4:
-                for kind in ("anew", "resume"):
-                    said[kind] = run_fork(["-c", script, str(output), kind], env=os.environ).stdout
+                for kind in ("new", "resume"):
+                    printed[kind] = run_fork(["-c", script, str(output), kind], env=os.environ).stdout
 
     train("pre-norm", data=few, output_dir=output, callbacks=[Second()], **{**tiny, **SAVING})
-    for kind, text in said.items():
+    for kind, text in printed.items():
         assert "OutputExistsError another process is training into" in text, f"{kind}: {text}"
     assert (output / "result.json").is_file()
     assert sorted(os.listdir(tmp_path / "made")) == ["model"], "checkpoints go when the training has succeeded"

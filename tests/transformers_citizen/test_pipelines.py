@@ -92,7 +92,7 @@ def test_feature_extraction(variant, tokenizer, tmp_path: Path):
 
 
 def test_what_is_trained_to_write_goes_on_where_the_prompt_ends():
-    """And not behind the end of a text, where it would begin another."""
+    """And not after the end of a text, where it would begin another."""
     writer = pipeline("text-generation", model=str(locate("gpt2-style.char-en")))
     assert writer.tokenizer("The water ").input_ids[-1] != writer.tokenizer.eos_token_id
     (ours,) = write("gpt2-style.char-en", ["The water "], max_new_tokens=20)
