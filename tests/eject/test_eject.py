@@ -133,6 +133,13 @@ def test_routers_of_layers_of_further_tokens_are_balanced():
     assert eject(f"mixtral-style@tiny:{settings}").differences["float64"] < 1e-12
 
 
+@pytest.mark.parametrize("pattern", [{"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 2},
+                                     {"nope_layers": [False, True], "position": "rotary"}])  # fmt: skip
+def test_a_deeper_decoder_continues_the_pattern_of_layers(pattern):
+    model = zoo.build("pre-norm@tiny", "seq2seq-lm", seed=0, decoder_layers=3, **pattern)
+    assert eject(model).differences["float64"] < 1e-12
+
+
 def test_a_convolution_over_one_token_keeps_none():
     assert eject("qwen3-next-style@tiny:linear_conv_kernel_dim=1").differences["float64"] < 1e-12
 

@@ -37,7 +37,10 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     values: dict[str, Any] = config.to_dict()
     for field, registry in PART_FIELDS.items():
         values |= getattr(registry.get(getattr(config, field)), "options", {}) | values
-    types = config.types_of_layers()
+    # The deeper stack continues the pattern of the other one.
+    stacks = (config, config.decoder_config()) if config.stack == "encoder-decoder" else (config,)
+    deeper = max(stacks, key=lambda one: one.num_hidden_layers)
+    types = deeper.types_of_layers()
     windows = [kind == "sliding_attention" for kind in types]
     alpha, beta = deepnorm_constants(config)
     values |= {
@@ -46,6 +49,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "num_labels": config.num_labels,
         "problem_type": config.problem_type or ("regression" if config.num_labels == 1 else None),
         "layer_types": types,
+        "nope_layers": deeper.nope_layers,
         "all_layers_have_windows": all(windows),
         "some_layers_have_windows": any(windows) and not all(windows),
         "first_attention_layer": next(place for place, kind in enumerate(types) if kind != config.mixer_layer_type),
