@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .modules import is_traced
 from .switches import current
 
 IGNORED = -100  # The label of positions without a loss, as everywhere in transformers
@@ -183,9 +184,8 @@ def chunked_loss(
     if labels.device.type == "cpu" and type(labels) is Tensor:  # fake tensors have no values to select by
         (with_label,) = torch.where(labels != IGNORED)
         states, labels, ignored = states.index_select(0, with_label), labels[with_label], None
-    return ChunkedCrossEntropy.apply(
-        states, labels.clamp(min=0), ignored, project, chunk_size, label_smoothing, z_loss, *parameters
-    )
+    labels = labels.masked_fill(labels == IGNORED, 0)  # but not what is wrong, such as -1
+    return ChunkedCrossEntropy.apply(states, labels, ignored, project, chunk_size, label_smoothing, z_loss, *parameters)
 
 
 def chunk_size_for(vocab_size: int) -> int:
@@ -193,7 +193,7 @@ def chunk_size_for(vocab_size: int) -> int:
 
 
 def pays(labels: Tensor, vocab_size: int) -> bool:
-    """Whether to compute a loss in chunks, by the mode in [`zoo.fast.switches`][]; never while tracing."""
-    if torch.compiler.is_compiling() or (mode := current().chunked_loss) == "never":
+    """Whether to compute a loss in chunks, by the mode in [`zoo.fast.switches`][]; never while traced."""
+    if is_traced() or (mode := current().chunked_loss) == "never":
         return False
     return mode == "always" or labels.numel() * vocab_size > FEW

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from .unpad_layers import is_traced
+from .modules import is_traced
 
 GROUPED = "grouped_mm"
 BATCHED = "batched_mm"
@@ -50,6 +50,4 @@ def aligned(weight: Tensor) -> Tensor:
 
 def has_values(states: Tensor) -> bool:
     """Whether tensors have values: not while tracing, on fake tensors or in `torch.func`."""
-    if is_traced() or torch._C._functorch.is_functorch_wrapped_tensor(states):
-        return False
-    return type(states) is Tensor and states.device.type != "meta"
+    return not is_traced() and type(states) is Tensor and states.device.type != "meta"

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _get_tracing_state
+from torch._C._functorch import peek_interpreter_stack
 from torch.nn import functional as F
 from torch.nn.modules.module import _has_any_global_hook
 
@@ -90,9 +92,14 @@ def dropout(states: Tensor, p: float, *, training: bool) -> Tensor:
     return states * noise_like(states, p)
 
 
+def is_traced() -> bool:
+    """Whether a graph is being traced or `torch.func` is transforming: lengths are unknown, because they are data."""
+    return torch.compiler.is_compiling() or _get_tracing_state() is not None or peek_interpreter_stack() is not None
+
+
 def draws_bits(states: Tensor, p: float) -> bool:
     """Whether dropout draws its own bits; not in compiled code, in `torch.func`, or where PyTorch is faster."""
-    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(states):
+    if is_traced():
         return False
     mode = current().quick_dropout
     is_possible = states.device.type == "cpu" and states.is_floating_point() and 0 < round(p * LEVELS) < LEVELS

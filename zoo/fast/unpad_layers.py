@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.integrations.flash_attention import flash_attention_forward
@@ -13,7 +12,7 @@ from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .chunked_loss import up_to_last_label
-from .modules import are_untouched, is_watched
+from .modules import are_untouched, is_traced, is_watched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding, computes
 
@@ -92,11 +91,6 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> UnpaddedMask | None:
         return None
     tokens = Unpadding.of_documents(documents)
     return UnpaddedMask(tokens, tokens)
-
-
-def is_traced() -> bool:
-    """Whether a graph is being traced: lengths are unknown, because they are data."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
 def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:

@@ -64,7 +64,7 @@ class DifferentialAttention(Attention):
 
     def factor(self) -> Tensor:
         """The factor of the second softmax (equation 2), a scalar."""
-        q1, k1, q2, k2 = (self.get_parameter(name) for name in LAMBDAS)
+        q1, k1, q2, k2 = (getattr(self, name) for name in LAMBDAS)  # a replica's are no parameters
         return torch.exp((q1 * k1).sum()) - torch.exp((q2 * k2).sum()) + self.lambda_init
 
 
