@@ -72,6 +72,15 @@ def test_a_head_smooths_labels_with_logits_and_without(task, items):
         torch.testing.assert_close(lean.loss, plain.loss)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_loss_without_gradients(head, mode):
+    labels = torch.randint(VOCABULARY, (1, TOKENS))
+    with mode():
+        hidden_states = torch.randn(1, TOKENS, WIDTH)
+        loss = chunked_loss(hidden_states, labels, head, list(head.parameters()), 7)
+        torch.testing.assert_close(loss, F.cross_entropy(head(hidden_states)[0], labels[0], reduction="sum"))
+
+
 def test_chunks_are_made_where_they_pay(monkeypatch):
     model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=20)
     seen = []

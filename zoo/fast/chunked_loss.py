@@ -48,6 +48,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         """Sum the losses of hidden states, (num_tokens, hidden_size); `ignored` is True at positions without loss."""
         learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[7:]]
+        if torch.is_inference_mode_enabled():  # where parameters still count as needing gradients
+            learns = [False] * len(learns)
         gradients: list[Tensor | None] = [None] * len(learns)
         if learns[0]:
             gradients[0] = torch.empty_like(hidden_states)
