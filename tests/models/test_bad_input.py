@@ -8,6 +8,7 @@ import torch
 
 import zoo
 from zoo.base import errors
+from zoo.fast import fast_paths
 from zoo.models import ZooConfig
 from zoo.models.fields import Fields
 from zoo.models.validation import TYPES
@@ -334,6 +335,22 @@ def test_a_mask_of_tokens_that_is_added_to_scores(task: str) -> None:
     )
     with pytest.raises(errors.InputError, match="2 dimensions with values below 0.*== 0"):
         model(ids, attention_mask=(1 - visible) * -1e9, **inputs)
+
+
+@pytest.mark.parametrize("options", [{}, {"skip_logits": True}, {"logits_to_keep": 3, "loss_smoothing": 0.1}])
+@pytest.mark.parametrize("shape", [(2, 5), (1, 6), (12,), (2, 6, 1)])
+def test_labels_that_are_not_one_for_each_position(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    """Also where a loss in chunks would find something at the positions that it looks at."""
+    ids = torch.full((2, 6), 3)
+    with fast_paths(chunked_loss="always"), pytest.raises(errors.InputError, match=re.escape(f"shape {shape} were")):
+        build(task="causal-lm")(input_ids=ids, labels=torch.full(shape, 3), **options)
+
+
+@pytest.mark.parametrize("skip_logits", [False, True])
+def test_a_label_that_is_no_token_and_not_ignored(skip_logits: bool) -> None:
+    ids = torch.full((2, 6), 3)
+    with fast_paths(chunked_loss="always"), pytest.raises((IndexError, RuntimeError), match="-1 is out of bounds"):
+        build(task="causal-lm")(input_ids=ids, labels=ids.new_full((2, 6), -1), skip_logits=skip_logits)
 
 
 def test_nothing_to_decode() -> None:

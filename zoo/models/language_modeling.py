@@ -8,7 +8,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.base.errors import UnsupportedOperationError
+from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
@@ -103,29 +103,33 @@ class LanguageModel(ZooPreTrainedModel):
         self, hidden_states: Tensor, labels: Tensor | None, logits_to_keep: int | Tensor = 0, **options: Any
     ) -> tuple[Tensor | None, Tensor | None]:
         """Logits, unless they were skipped, and the loss if labels are given, by the `options` of `compared`."""
-        if labels is not None:
-            return self.compared(hidden_states, labels, logits_to_keep, **options)
         if isinstance(logits_to_keep, Tensor) or logits_to_keep:
             hidden_states = keep_positions(hidden_states, logits_to_keep)
+        if labels is not None:
+            return self.compared(hidden_states, labels, **options)
         return self.project(hidden_states), None
 
     def compared(
         self,
         hidden_states: Tensor,
         labels: Tensor,
-        logits_to_keep: int | Tensor,
         skip_logits: bool = False,
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
         **kwargs: Any,
     ) -> tuple[Tensor | None, Tensor]:
-        """Logits, unless they were skipped, and the loss."""
+        """Logits, unless they were skipped, and the loss; InputError unless every position has a label."""
         logits: Any
+        if labels.shape != hidden_states.shape[:-1]:
+            raise InputError(
+                f"labels of the shape {tuple(labels.shape)} were given, but logits are computed at "
+                f"{tuple(hidden_states.shape[:-1])} positions; give a label at each of them, -100 to ignore it"
+            )
         if skip_logits or label_smoothing or z_loss:
             options = {"z_loss": z_loss, **kwargs}
             logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
         else:
-            logits, _ = self.logits_and_loss(hidden_states, None, logits_to_keep)
+            logits = self.project(hidden_states)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
         return logits, self.warn_in_eval_mode(loss)
 
