@@ -49,6 +49,17 @@ def enough(cases: Iterable[T], kinds: Callable[[T], AbstractSet[Any]]) -> set[T]
     return chosen
 
 
+def in_turn(ones: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """All pairs, to parametrize by: each time some that have every one and every other, the rest at night."""
+    ones, others = list(ones), list(others)
+    step = min(len(ones), len(others))
+    return [
+        pytest.param(one, other, marks=[pytest.mark.nightly] * ((number - place) % step > 0))
+        for number, one in enumerate(ones)
+        for place, other in enumerate(others)
+    ]
+
+
 EVERY_PART = {name for name, _ in enough(ONE_TASK.items(), kinds_of)}
 """As few variants as have every part and every file of variants between them; the others only combine these."""
 

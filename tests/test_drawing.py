@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_variant import EVERY_BODY
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,12 +36,9 @@ head
   linear                         64 → 100"""
 
 EVERY_BUILD = [
-    # Each time every variant as its language models; with other heads, on layers that are drawn the same, at night.
-    pytest.param(
-        name, task, id=f"{name}-{task}", marks=() if number == 0 or task.endswith("-lm") else pytest.mark.nightly
-    )
+    pytest.param(name, task, id=f"{name}-{task}", marks=[pytest.mark.nightly] * ((name, task) not in EVERY_BODY))
     for name in list_variants()
-    for number, task in enumerate(VARIANTS.get(name).tasks)
+    for task in VARIANTS.get(name).tasks
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_variant import EACH
 from synthetic_comparison import made_up
 
 import zoo
@@ -15,7 +16,6 @@ from zoo.analysis.parameters import by_module, count_by_parameter
 from zoo.base.errors import InputError, UnknownOverrideError, UnknownVariantError
 from zoo.hub.cards import facts_of_model
 from zoo.inside import attention, logit_lens, summary
-from zoo.registry import list_variants
 
 ROOT = Path(__file__).parents[1]
 
@@ -123,7 +123,7 @@ def test_names_for_editors_are_what_is_registered() -> None:
         assert text == file.read_text(encoding="utf-8"), "run scripts/literals.py"
 
 
-@pytest.mark.parametrize("name", list_variants())
+@pytest.mark.parametrize("name", EACH)
 def test_the_table_is_that_of_the_built_model(name):
     table = count_by_parameter(f"{name}@tiny", vocab_size=40)
     model = zoo.build(f"{name}@tiny", vocab_size=40)

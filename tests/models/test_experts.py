@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_variant import in_turn
 from models.formulas import WIDTH, close, config, random, randomized, run_checks
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
@@ -374,8 +375,10 @@ def test_padding_of_a_short_block_counts_for_no_expert(causal_rows: list[bool] |
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ELSEWHERE)
-@pytest.mark.parametrize("part_name", ["moe", "moe-shared", "moe-sigmoid", "moe-sigmoid,n_shared_experts=0"])
+@pytest.mark.parametrize(
+    ("part_name", "name"),
+    in_turn(["moe", "moe-shared", "moe-sigmoid", "moe-sigmoid,n_shared_experts=0"], ELSEWHERE),
+)
 def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:
     settings = f"feed_forward={part_name},num_experts=4,hidden_act=silu"
     task = {"vanilla": "seq2seq-lm", "bert-style": "masked-lm"}.get(name, "causal-lm")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_variant import in_turn
 from models.formulas import THROUGH_FLOAT32, WIDTH, close, config, random, randomized, run_checks
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
@@ -21,7 +22,7 @@ from zoo.models.residual import build_residual
 STREAMS = 3
 HYPER: dict[str, Any] = {"residual": "hyper-connections", "num_streams": STREAMS, "norm_placement": "pre"}
 MANIFOLD = {**HYPER, "residual": "manifold-hyper-connections", "hyper_eps": 1e-3, "sinkhorn_iterations": 4}
-ELSEWHERE = ("gpt2-style:parallel_residual=true", "pre-norm:share_layers=true", "deepnorm", "gemma2-style")
+ELSEWHERE = ("gpt2-style:parallel_residual=true", "gemma2-style", "deepnorm", "pre-norm:share_layers=true")
 
 
 CHECKED = (
@@ -166,8 +167,7 @@ def test_lambdas_equal_nanochats_loop() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ELSEWHERE)
-@pytest.mark.parametrize("part", RESIDUALS.names())
+@pytest.mark.parametrize(("part", "name"), in_turn(RESIDUALS.names(), ELSEWHERE))
 def test_every_residual_part_serves_every_kind_of_variant(part: str, name: str) -> None:
     if part in ("depth-weighted-average", "no-first-norm") and "share_layers" in name:
         pytest.skip("its layers differ")
