@@ -211,9 +211,7 @@ def test_the_browser_computes_what_python_does(page: Page, name: str) -> None:
 
 
 @PAGE
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if "llama" in name else name for name in SOME]
-)
+@pytest.mark.parametrize("name", [SOME[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in SOME[1:])])
 def test_webgpu_computes_what_python_does(webgpu: Page, name: str) -> None:
     """Each length is compiled separately, which takes long where software computes: few of them, and the last."""
     check_parity(webgpu, name, "webgpu", steps=3, most=1)
