@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from zoo.base.errors import OutputExistsError
 from zoo.cli.reporting import report
 from zoo.hub import errors
 
-from .conftest import READ, WRITE, checkpoint, environment, write
+from .conftest import READ, WRITE, Start, checkpoint, environment, write
 from .loopback import LoopbackHub
 
 pytestmark = pytest.mark.thorough
@@ -49,26 +50,25 @@ def test_push_list_and_pull(hub: LoopbackHub, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == checkpoint()["model.safetensors"]
 
 
-def test_a_card_that_stays_is_named_where_a_new_one_would_differ(hub: LoopbackHub, tmp_path: Path) -> None:
-    folder, home = write(tmp_path / "model", checkpoint()), tmp_path / "home"
-    own = zoo(hub, home, "push", folder, "org/model", "--tags", "mine", "--dry-run")
-    assert f"zoo: warning: {folder / 'README.md'} is kept" in " ".join(own.stderr.split()), own.stderr
+def test_a_card_that_stays_is_named_where_a_new_one_would_differ(worker: Start, tmp_path: Path) -> None:
+    folder, command = write(tmp_path / "model", checkpoint()), partial(worker().ok, "command")
+    own = command("push", folder, "org/model", "--tags", "mine", "--dry-run")
+    assert f"zoo: warning: {folder / 'README.md'} is kept" in " ".join(own["stderr"].split()), own
     (folder / "README.md").unlink()
     for options, named in (((), False), ((), False), (("--license", "mit"), True), (("--overwrite-card",), False)):
-        done = zoo(hub, home, "push", folder, "org/model", *options)
-        assert done.returncode == 0 and ("README.md of org/model is kept" in done.stderr) == named, done.stderr
+        done = command("push", folder, "org/model", *options)
+        assert done["code"] == 0 and ("README.md of org/model is kept" in done["stderr"]) == named, done
 
 
-def test_files_of_main_that_a_new_branch_keeps_are_named(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_files_of_main_that_a_new_branch_keeps_are_named(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     hub.storage.put("org/model", {"notes.txt": b"main", "config.json": b"{}"})
-    done = zoo(hub, tmp_path / "home", "push", write(tmp_path / "model", checkpoint()), "org/model@v2")
-    assert done.returncode == 0 and "Kept, as they were there: notes.txt\n" in done.stderr, done.stderr
+    done = worker().ok("command", "push", write(tmp_path / "model", checkpoint()), "org/model@v2")
+    assert done["code"] == 0 and "Kept, as they were there: notes.txt\n" in done["stderr"], done
 
 
-@pytest.mark.parametrize("option", ["--dry_run", "--dry-run"])
-def test_a_dry_run_opens_no_socket(hub: LoopbackHub, tmp_path: Path, option: str) -> None:
+def test_a_dry_run_opens_no_socket(hub: LoopbackHub, tmp_path: Path) -> None:
     folder = write(tmp_path / "model", checkpoint())
-    done = zoo(hub, tmp_path / "home", "push", folder, "org/model", option, sockets=False)
+    done = zoo(hub, tmp_path / "home", "push", folder, "org/model", "--dry-run", sockets=False)
     assert done.returncode == 0, done.stderr
     for path, content in checkpoint().items():
         assert path in done.stdout and f"{len(content):,}" in done.stdout
@@ -87,16 +87,16 @@ def test_offline_opens_no_socket(hub: LoopbackHub, tmp_path: Path) -> None:
     assert hub.log == []
 
 
-def test_errors_are_one_line_without_the_token(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_errors_are_one_line_without_the_token(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     hub.storage.put("org/model", checkpoint())
-    folder = write(tmp_path / "model", checkpoint(b"new"))
-    done = zoo(hub, tmp_path / "home", "push", folder, "org/model", "--token", READ, "--traceback")
-    assert done.returncode == 1
-    assert done.stderr.strip().splitlines()[-1].startswith("zoo: error: ")
-    assert READ not in done.stderr + done.stdout and WRITE not in done.stderr
+    folder, command = write(tmp_path / "model", checkpoint(b"new")), partial(worker().ok, "command")
+    done = command("push", folder, "org/model", "--token", READ, "--traceback")
+    assert done["code"] == 1
+    assert done["stderr"].strip().splitlines()[-1].startswith("zoo: error: ")
+    assert READ not in done["stderr"] + done["stdout"] and WRITE not in done["stderr"]
     for other in ("*-norm", "--wide"):
-        refused = zoo(hub, tmp_path / "home", "list", "--hub", "org", other)
-        assert refused.returncode == 2 and "--hub lists all of the owner's models" in refused.stderr
+        refused = command("list", "--hub", "org", other)
+        assert refused["code"] == 2 and "--hub lists all of the owner's models" in refused["stderr"]
 
 
 @pytest.mark.parametrize(

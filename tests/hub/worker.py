@@ -70,7 +70,16 @@ def main() -> None:
 
         return huggingface_hub.upload_folder(repo_id=repo_id, folder_path=folder).oid
 
-    verbs = {"push": push, "pull": pull, "list": listing, "upload": upload}
+    def command(*words: str) -> dict[str, Any]:
+        """Run `zoo` as it is typed."""
+        from click.testing import CliRunner
+
+        from zoo.cli.main import cli
+
+        done = CliRunner().invoke(cli, words)
+        return {"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
+
+    verbs = {"push": push, "pull": pull, "list": listing, "upload": upload, "command": command}
     print("ready", flush=True)
     for line in sys.stdin:
         verb, arguments, options, token = json.loads(line)
