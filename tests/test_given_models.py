@@ -12,6 +12,8 @@ import zoo
 from zoo.base.errors import ZooError
 from zoo.inside import summary
 
+pytestmark = pytest.mark.usefixtures("in_forks")
+
 NAME = "gpt2-style@tiny:vocab_size=300"
 
 VERBS: dict[str, Callable[[Any, Path], Any]] = {

@@ -128,6 +128,7 @@ def test_inexact_targets_are_refused_in_one_line(saved, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_forks")
 def test_export_reports_class_and_difference(saved, tmp_path):
     result = run("export", saved, "-o", tmp_path / "out", "--as", "marian")
     assert result.exit_code == 0 and "MarianMTModel" in result.output

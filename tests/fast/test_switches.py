@@ -1,11 +1,10 @@
 """Switches of fast paths: a thread's own, or read from the environment; all are off in `torch.func`."""
 
-import subprocess
-import sys
 import threading
 
 import pytest
 import torch
+from preloaded import run_python
 from torch.func import functional_call, grad, vmap
 
 from zoo.base.errors import InputError
@@ -40,7 +39,7 @@ def test_modes_are_a_thread_s_own():
 def test_variables_are_read():
     code = "from zoo.fast.switches import current; print(current().graph_capture, current().prepacked_weights)"
     variables = {"ZOO_GRAPH_CAPTURE": "never", "ZOO_PREPACKED_WEIGHTS": "always"}
-    run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    run = run_python(["-c", code], env=variables)
     assert run.stdout.split() == ["never", "always"]
 
 

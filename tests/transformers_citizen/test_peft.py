@@ -120,7 +120,7 @@ def test_only_a_merged_model_is_exported(tmp_path: Path):
                 refused(adapted)
         with pytest.raises(ConversionError, match="a model with adapters was given; merge them"):
             zoo.convert(adapted)
-    zoo.export(model.merge_and_unload(), tmp_path / "out", "gpt2")
+    zoo.export(model.merge_and_unload(), tmp_path / "out", "gpt2", fresh_process=False)
     torch.testing.assert_close(tiny(pair).run(zoo.convert(tmp_path / "out").double().eval()), expected)
 
 
