@@ -1,6 +1,7 @@
 """Prepared shards: how damage is found, and what reading them takes."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,16 @@ def flip(file: Path) -> None:
     file.write_bytes(content)
 
 
+@pytest.fixture(scope="module")
+def prepared(tokenizers, tmp_path_factory):
+    """A folder of several shards."""
+    folder = tmp_path_factory.mktemp("prepared")
+    source = jsonl(folder / "a.jsonl", DOCUMENTS)
+    size = source.stat().st_size // 3
+    assert len(prepare(source, tokenizers, folder / "out", aside=False, progress=False, shard_bytes=size).shards) > 2
+    return folder / "out"
+
+
 @pytest.mark.parametrize("suffix", [".bin", ".idx"])
 @pytest.mark.parametrize(
     ("damage", "message"),
@@ -49,19 +60,17 @@ def flip(file: Path) -> None:
         (flip, "is damaged: its SHA-256 is not the recorded one"),
     ],
 )
-def test_a_damaged_shard_among_whole_ones_is_named(tokenizers, tmp_path, suffix, damage, message):
-    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
-    made = prepare(source, tokenizers, out, aside=False, progress=False, shard_bytes=source.stat().st_size // 3)
-    assert len(made.shards) > 2
-    made.row(out)
+def test_a_damaged_shard_among_whole_ones_is_named(prepared, tmp_path, suffix, damage, message):
+    out = shutil.copytree(prepared, tmp_path / "out")
+    read_manifest(out).row(out)
     damage(out / f"shards/shard-00001{suffix}")
     with pytest.raises(DataError, match=f"shard-00001.*({message}).*; remove its folder, and prepare the data again"):
         read_manifest(out).row(out)
 
 
-def test_shards_are_compared_with_their_hashes_once_and_again_after_a_change(tokenizers, tmp_path, monkeypatch):
-    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
-    made = prepare(source, tokenizers, out, aside=False, progress=False, shard_bytes=source.stat().st_size // 3)
+def test_shards_are_compared_with_their_hashes_once_and_again_after_a_change(prepared, tmp_path, monkeypatch):
+    out = shutil.copytree(prepared, tmp_path / "out")
+    made = read_manifest(out)
     compared: list[str] = []
 
     def counted(file: Path) -> str:
