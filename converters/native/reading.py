@@ -38,6 +38,8 @@ UNUSABLE = (
 )
 """Errors that transformers raises for configurations with values that it cannot use."""
 
+SIXTEEN_BITS = (torch.bfloat16, torch.float16)
+
 
 def read_native_config(folder: Path) -> PreTrainedConfig:
     try:
@@ -95,7 +97,19 @@ def build(
         ) from error
     if report:
         require_fit(report, name, model, found, task)
+    if dtype in SIXTEEN_BITS:
+        compute_in_float32(model, found)
     return model
+
+
+@torch.no_grad()
+def compute_in_float32(model: PreTrainedModel, found: NativeFormat) -> None:
+    """Compute again what transformers rounds to the weights' 16 bits, and the zoo does not."""
+    for module in model.modules():
+        if hasattr(module, "scalar_embed_scale"):  # Gemma's factor on embeddings
+            module.embed_scale = torch.tensor(module.scalar_embed_scale)
+        elif found.unread and hasattr(module, "create_weight"):  # RoFormer's angles
+            module.float().weight.copy_(module.create_weight())
 
 
 def require_fit(report: dict[str, Any], name: str, model: PreTrainedModel, found: NativeFormat, task: str) -> None:
@@ -147,10 +161,8 @@ def convert_native(
         native, copies = open_folder(folder, found, config, task), False
     generation = copy.deepcopy(getattr(native, "generation_config", None))
     config, state = describe(found, native.config, native.state_dict(), task)
-    output = found.output(config, task)
-    seen = observe(native, config, task, output)
-    if copies:
-        state = {name: value.clone() for name, value in state.items()}
+    seen = observe(native, config, task, found.output(config, task))
+    state = {name: value.clone() for name, value in state.items()} if copies else state
     left = weakref.ref(native)
     del native
     if not copies and left() is not None:  # part of a cycle; weights are to be freed one by one while they are renamed
@@ -177,7 +189,7 @@ def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) ->
             raise
     task = task or str(own)
     # Casting a model to 16 bits rounds computed buffers (rotary frequencies); a loaded one computes them again.
-    is_rounded = source.dtype in (torch.bfloat16, torch.float16)
+    is_rounded = source.dtype in SIXTEEN_BITS
     if task == own and not is_rounded:
         return source, task
     weights = {name: value.clone() for name, value in source.state_dict().items()}

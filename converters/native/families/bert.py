@@ -124,6 +124,7 @@ ROBERTA_HEAD_ACT = "gelu"  # The fixed activation of RoBERTa's masked-lm head; t
 
 COUNTED = {"position": TABLE_POSITIONS}  # Positions of RoBERTa, where padding takes none
 PRE_NORM = {"norm_placement": "pre", "position": "learned", "final_norm": True, "embedding_norm": False}
+POSITIONS, TYPES = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
 
 
 def fold_token_type(skipped_rows: int) -> Transform:
@@ -166,12 +167,11 @@ class BertLike(EncoderFormat):
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
         """The token type, if any, is a part of the positions."""
-        positions, types = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
         skipped = self.skipped_rows(config.pad_token_id)
         if not config.type_vocab_size:
-            return {**self.body, "position.weight": ((positions, types), fold_token_type(skipped))}
-        moved = (positions, skip_rows(skipped) if skipped else SAME)
-        return {**self.body, "position.weight": moved, "token_types.weight": types}
+            return {**self.body, "position.weight": ((POSITIONS, TYPES), fold_token_type(skipped))}
+        moved = (POSITIONS, skip_rows(skipped) if skipped else SAME)
+        return {**self.body, "position.weight": moved, "token_types.weight": TYPES}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         return {
@@ -180,6 +180,14 @@ class BertLike(EncoderFormat):
             "type_vocab_size": native.type_vocab_size if native.type_vocab_size > 1 else None,
             "max_position_embeddings": native.max_position_embeddings - self.skipped_rows(native.pad_token_id),
         }
+
+    def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
+        """Keep the only token type by itself where its sum with positions of 16 bits would be rounded."""
+        positions, types = (state[f"{self.prefix}{name}"] for name in (POSITIONS, TYPES))
+        wide = torch.promote_types(types.dtype, torch.float32)
+        if len(types) == 1 and not torch.equal((positions + types).to(wide), positions.to(wide) + types.to(wide)):
+            settings["type_vocab_size"] = 1
+        return super().infer(native, state, settings)
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         return super().write_config(config, task) | {
@@ -192,7 +200,7 @@ class BertLike(EncoderFormat):
         state = super().write_weights(config, state, task)
         if config.type_vocab_size or self.usual_types == 1:
             return state
-        name = f"{self.prefix}embeddings.token_type_embeddings.weight"
+        name = f"{self.prefix}{TYPES}"
         return {**state, name: state[name].repeat(self.usual_types, 1)}
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
