@@ -44,6 +44,9 @@ from zoo.converters import ExportOptions, plan_export, verification
 from zoo.converters.errors import LostInputWarning, NoCounterpartError
 from zoo.converters.exporting import export_as
 from zoo.converters.native import NATIVE
+from zoo.converters.native.common import LABELS
+from zoo.converters.native.declared import format_of
+from zoo.converters.native.decoders import rotated_columns
 from zoo.converters.native.families.llama import Llama
 from zoo.converters.planning import plan_target
 from zoo.converters.weights import task_of, weights_of
@@ -125,6 +128,32 @@ def test_every_model_type_has_a_case():
     tested = {getattr(transformers, family + head).config_class.model_type for family, head, _ in cases}
     tested |= {"camembert", "internlm3", "iquestcoder"}  # XLM-RoBERTa's code and Llama's
     assert {model_type for name in NATIVE for model_type in NATIVE.get(name).model_types} == tested
+
+
+ROTATING = {
+    found.name: config_class(**{name: value for name, value in settings.items() if name != "rope_parameters"})
+    for family, head, settings in (*NATIVE_CASES.values(), *FAMILY_CASES.values())
+    for config_class in [getattr(transformers, family + head).config_class]
+    for found in [format_of(config_class())]
+    if "rope_parameters" in found.fields
+}
+
+
+@pytest.mark.parametrize("name", ROTATING)
+def test_heads_rotate_as_wide_as_in_the_class_whatever_the_variant_does(name):
+    """Nothing in its rotary settings: whole heads, or the class's own part of each."""
+    found, native = NATIVE.get(name), ROTATING[name]
+    task = next(iter(found.classes))
+    read = {name: value for name, value in found.read_config(native, task).items() if name not in LABELS}
+    config = zoo.config(found.variant, task, **{"is_decoder": found.stack == "decoder", **read})
+    assert rotated_columns(config) == (getattr(native, "rotary_dim", None) or rotated_columns(native))
+
+
+@pytest.mark.parametrize("family", ["KimiLinear", "Lfm2", "Qwen3Next"])
+def test_hybrids_may_have_attention_in_all_layers(family):
+    *_, settings = FAMILY_CASES[f"{family}ForCausalLM-0"]
+    native = native_model(family, "ForCausalLM", {**settings, "layer_types": ["full_attention"] * 2}, torch.float32)
+    assert largest_difference(outputs(native), outputs(zoo.convert(native))) < 1e-5
 
 
 @pytest.mark.parametrize(

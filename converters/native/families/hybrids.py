@@ -17,7 +17,7 @@ from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_rows
 from ..common import norms, without
 from ..declared import Field, Keys, pairs, same, table
-from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
+from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, DecoderFormat, part_of_heads
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_LAYERNORMS, QK_NORMS, LlamaLike
@@ -36,6 +36,17 @@ def by_layer(kind: str, mixer: str) -> dict[str, Field]:
         ),
         "layer_types": TYPES_OF_LAYERS,
     }
+
+
+MIXER_OPTIONS = {name for part in (GatedDeltaNet, KimiDeltaAttention, ShortConvolution) for name in part.options}
+
+
+class Hybrid(DecoderFormat):
+    """A class with such layers, without the settings of their mixer where it has attention in all layers."""
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        read = super().read_config(native, task)
+        return without(read, *MIXER_OPTIONS) if read["mixer"] == "attention" else read
 
 
 def size(index: int) -> Callable[[ZooConfig], int]:
@@ -78,7 +89,7 @@ DELTA: Keys = {
 }
 
 
-class Qwen3Next(ExpertsLike, name="qwen3_next"):
+class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next"):
     """Qwen3-Next (Qwen team 2025), without the modules that predict further tokens."""
 
     variant = "qwen3-next-style"
@@ -162,7 +173,7 @@ def feed_forward_size(native: Any) -> int:
     return width
 
 
-class Lfm2(LlamaLike, name="lfm2"):
+class Lfm2(Hybrid, LlamaLike, name="lfm2"):
     """LFM2 (Liquid AI 2025), the dense models."""
 
     variant = "lfm2-style"
@@ -209,7 +220,7 @@ BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[Non
 FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
 
 
-class KimiLinear(DeepseekV3, name="kimi_linear"):
+class KimiLinear(Hybrid, DeepseekV3, name="kimi_linear"):
     """Kimi Linear (Kimi Team 2025)."""
 
     variant = "kimi-linear-style"
