@@ -156,7 +156,7 @@ def test_a_seed_draws_the_same_while_others_draw() -> None:
     assert found == alone
 
 
-@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize("engine", ["torch", pytest.param("onnx", marks=pytest.mark.nightly)])
 def test_probabilities_are_the_models_own_before_scores_change(engine: str, tmp_path: Path) -> None:
     tokenizer = train_character(TEXTS)
     model = zoo.build("llama-style@tiny", vocab_size=len(tokenizer), num_hidden_layers=1, seed=1).eval()
