@@ -140,6 +140,18 @@ def test_a_deeper_decoder_continues_the_pattern_of_layers(pattern):
     assert eject(model).differences["float64"] < 1e-12
 
 
+@pytest.mark.parametrize("head", ["lm_head_bias=true", "lm_head_transform=true,embedding_size=8"])
+def test_a_head_of_unit_vectors_has_the_bias_and_width_of_others(head):
+    assert eject(f"ngpt@tiny:{head}").differences["float64"] < 1e-12
+
+
+@pytest.mark.parametrize("name", ["normformer", "nlpt-encoder"])
+def test_streams_around_a_sublayer_of_a_variant_s_own_are_refused(name):
+    """One normalises what attention gives, the other drops nothing of it: the proof, without dropout, misses that."""
+    with pytest.raises(UnsupportedOperationError, match="residual='lambdas' has no plain form"):
+        eject(f"{name}@tiny:residual=lambdas", task="masked-lm")
+
+
 def test_a_convolution_over_one_token_keeps_none():
     assert eject("qwen3-next-style@tiny:linear_conv_kernel_dim=1").differences["float64"] < 1e-12
 

@@ -87,20 +87,22 @@ class MultiTokenPrediction(nn.Module):
 class UnitHead(nn.Linear):
     """Cosines of hidden states and token vectors, times a learned factor for each token (nGPT, section 2.1)."""
 
-    def __init__(self, width: int, vocab_size: int) -> None:
-        super().__init__(width, vocab_size, bias=False)
-        self.scales = nn.Parameter(torch.full((vocab_size,), width**-0.5))
+    def __init__(self, width: int, config: Config) -> None:
+        super().__init__(width, config.vocab_size, bias=config.lm_head_bias)
+        self.scales = nn.Parameter(torch.full((config.vocab_size,), width**-0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight) * (self.scales / self.in_features**-0.5)
+        return super().forward(x) * (self.scales / self.in_features**-0.5)
 
 
 def build_head(config: Config) -> nn.Module:
     """The output projection of a decoder."""
-    if config.unit_weights:
-        return UnitHead(config.hidden_size, config.vocab_size)
     if config.lm_head_transform and config.embedding_size is not None:
+        if config.unit_weights:
+            return UnitHead(config.embedding_size, config)
         return nn.Linear(config.embedding_size, config.vocab_size, bias=config.lm_head_bias)
+    if config.unit_weights:
+        return UnitHead(config.hidden_size, config)
     return nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
 
 

@@ -286,6 +286,16 @@ def build_residual(
     """The residual connection that the configuration names."""
     if stands_bare:
         return BareSublayer()
+    if config.residual in ("plain", "no-first-norm", "normalized"):
+        return Residual(
+            config,
+            norms_branch=norms_branch,
+            drops_skip=drops_skip,
+            drops=drops,
+            is_first=config.residual == "no-first-norm" and opens_layer and layer_idx == 0,
+        )
+    if norms_branch or drops_skip or not drops:
+        raise NoPlainForm("residual")
     if config.residual in ("hyper-connections", "manifold-hyper-connections"):
         return HyperConnections(config, (2 * layer_idx + (0 if opens_layer else 1)) % config.num_streams)
     if config.residual == "gated-hyper-connections":
@@ -296,12 +306,4 @@ def build_residual(
         return DepthWeightedResidual(config, layer_idx, opens_layer)
     if config.residual == "lambdas":
         return LambdaResidual(config, opens_layer)
-    if config.residual in ("plain", "no-first-norm", "normalized"):
-        return Residual(
-            config,
-            norms_branch=norms_branch,
-            drops_skip=drops_skip,
-            drops=drops,
-            is_first=config.residual == "no-first-norm" and opens_layer and layer_idx == 0,
-        )
     raise NoPlainForm("residual")
