@@ -176,7 +176,7 @@ def test_seeds_lost_at_the_first_look_are_passed_over() -> None:
 
 @pytest.mark.parametrize("truth", [0.0, BY_LOOK.margin])
 def test_seeds_that_are_added_until_a_decision_mislead_in_one_of_twenty_cases(truth: float) -> None:
-    draws = np.random.default_rng(0).normal(truth, 0.6, size=(600, 6))
+    draws = np.random.default_rng(0).normal(truth, 0.6, size=(300, 6))
     found = Counter(verdict_by_look("higher", draw) for draw in draws)
     false = found[NEITHER] + found[FAILS] if truth else found[HOLDS] + found[FAILS]
     assert 0.015 * len(draws) < false < 0.075 * len(draws)
