@@ -122,15 +122,17 @@ def test_configurations_are_read_as_their_class_does(family, count):
     """Nothing that is misread: what can be converted is the same, with padding on either side; and some can."""
     head, sizes = {**FAMILIES, **TABLES}[family]
     dtype = torch.float32 if family in TABLES else torch.float64
+    some_are = count > 1 and family not in (*TABLES, *RARELY_ACCEPTED)
+    always_the_same = {"derandomize": True} if some_are else {}
     converted = []
 
-    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), **always_the_same)
     @given(configurations(family).filter(len))
     def convert(drawn):
         converted.append(is_same_or_refused(family, head, {**sizes, **drawn, "use_cache": False}, dtype))
 
     convert()
-    assert any(converted) or count == 1 or family in (*TABLES, *RARELY_ACCEPTED)
+    assert any(converted) or not some_are
 
 
 def is_same_or_refused(family, head, drawn, dtype):
