@@ -28,12 +28,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 PRELOADED = (
     *("pandas", "safetensors.torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"),
-    *("torch.nn.attention.flex_attention", "torch.distributed.checkpoint", "PIL.Image", "click", "filelock", "httpx2"),
+    *("torch.nn.attention.flex_attention", "torch.distributed.checkpoint", "PIL.Image", "click", "filelock"),
+    "httpx2" if find_spec("httpx2") else "httpx",  # as the Hub's library of that version
     *("jinja2", "psutil", "regex", "rich.console", "rich.progress", "rich.table", "tokenizers", "xxhash", "yaml"),
 )
 
