@@ -120,11 +120,8 @@ class LanguageModel(ZooPreTrainedModel):
     ) -> tuple[Tensor | None, Tensor]:
         """Logits, unless they were skipped, and the loss; InputError unless every position has a label."""
         logits: Any
-        if labels.shape != hidden_states.shape[:-1]:
-            raise InputError(
-                f"labels of the shape {tuple(labels.shape)} were given, but logits are computed at "
-                f"{tuple(hidden_states.shape[:-1])} positions; give a label at each of them, -100 to ignore it"
-            )
+        if labels.shape != (shape := hidden_states.shape[:-1]):
+            raise InputError(f"labels of shape {[*labels.shape]} were given; valid: {[*shape]}, -100 to ignore one")
         if skip_logits or label_smoothing or z_loss:
             options = {"z_loss": z_loss, **kwargs}
             logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
