@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import peek_interpreter_stack
+from torch._C import _functorch, _is_tracing
 from torch.nn import functional as F
 from torch.nn.modules.module import _has_any_global_hook
 
@@ -93,7 +93,7 @@ def dropout(states: Tensor, p: float, *, training: bool) -> Tensor:
 
 def is_traced() -> bool:
     """Whether a graph is being traced or `torch.func` is transforming: lengths are unknown, because they are data."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing() or peek_interpreter_stack() is not None
+    return torch.compiler.is_compiling() or _is_tracing() or _functorch.peek_interpreter_stack() is not None
 
 
 def draws_bits(states: Tensor, p: float) -> bool:
