@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
+import torch
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto import modeling_auto
 
@@ -259,6 +260,12 @@ class NativeFormat:
     def meaningless(self, task: str) -> tuple[str, ...]:
         """Names of native weights that are stored twice, or that the zoo has no use for."""
         return (*self.copies, *self.unread)
+
+    def compute_in_float32(self, model: Any) -> None:
+        """Compute again what the class rounds to the weights' 16 bits, and the zoo does not."""
+        for module in model.modules():
+            if hasattr(module, "scalar_embed_scale"):  # A factor on embeddings, as of Gemma
+                module.embed_scale = torch.tensor(module.scalar_embed_scale)
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Prepare native weights for the key map, with a warning if exports will have another model type."""

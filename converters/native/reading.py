@@ -98,18 +98,8 @@ def build(
     if report:
         require_fit(report, name, model, found, task)
     if dtype in SIXTEEN_BITS:
-        compute_in_float32(model, found)
+        found.compute_in_float32(model)
     return model
-
-
-@torch.no_grad()
-def compute_in_float32(model: PreTrainedModel, found: NativeFormat) -> None:
-    """Compute again what transformers rounds to the weights' 16 bits, and the zoo does not."""
-    for module in model.modules():
-        if hasattr(module, "scalar_embed_scale"):  # Gemma's factor on embeddings
-            module.embed_scale = torch.tensor(module.scalar_embed_scale)
-        elif found.unread and hasattr(module, "create_weight"):  # RoFormer's angles
-            module.float().weight.copy_(module.create_weight())
 
 
 def require_fit(report: dict[str, Any], name: str, model: PreTrainedModel, found: NativeFormat, task: str) -> None:

@@ -35,7 +35,7 @@ spread_out = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=7)
 
 
 def verdict(expect: str, own: Scores, base: Scores, margin: float = 0.5, score: str = "accuracy") -> str:
-    """Verdicts of one comparison."""
+    """The verdict of one comparison."""
     needs_margin = expect in ("same", "no higher", "no lower")
     contrast = Contrast("b", "v", expect, "w", score=score, margin=margin if needs_margin else 0.0)
     return judge_contrasts([Evidence(contrast, own, base)])[0].verdict

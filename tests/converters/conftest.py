@@ -107,7 +107,7 @@ def export_by_verb(translator: Path, target: str, engine: str) -> Path:
 
 @pytest.fixture(scope="session")
 def decoder(traced_once: None) -> ZooPreTrainedModel:
-    """A decoder with a window that is shorter than its cache, and with experts of which it reports the routers."""
+    """A decoder with a window that is shorter than its cache, and with experts that reports its router logits."""
     experts = dict(output_router_logits=True, num_experts=2, num_experts_per_tok=1)  # each is traced by itself
     sizes = dict(sliding_window=3, num_hidden_layers=1, vocab_size=23)
     return zoo_model("mixtral-style", dtype=torch.float32, **sizes, **experts)

@@ -96,18 +96,20 @@ def test_graphs_refuse_packed_documents_and_embeddings(exported_decoder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["masked-lm", "causal-lm"])
+@pytest.mark.parametrize("task", ["masked-lm", "causal-lm", pytest.param("seq2seq-lm", marks=pytest.mark.nightly)])
 def test_the_loss_of_a_graph_is_that_of_its_model(task, decoder, exported_decoder, tmp_path):
-    """Labels of GPT-BERT are those of the next tokens; router logits of the decoder are in no graph."""
+    """Labels of GPT-BERT are those of the next tokens; router logits of the others are in no graph."""
     if task == "causal-lm":
         model, (folder, _) = decoder, exported_decoder("onnx")
     else:
-        model = zoo.build("gpt-bert-style@tiny", task, vocab_size=20, seed=0, num_hidden_layers=1)
+        experts = "pre-norm@tiny:feed_forward=moe,output_router_logits=True,num_experts=2,num_experts_per_tok=1"
+        name = experts if task == "seq2seq-lm" else "gpt-bert-style@tiny"
+        model = zoo.build(name, task, vocab_size=20, seed=0, max_position_embeddings=16, num_hidden_layers=1)
         folder = zoo.export(model, tmp_path / "out", "onnx").folder
     loaded, ids = TARGETS.get("onnx").open(folder), torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
     assert not getattr(loaded.config, "output_router_logits", False)
     labels = ids.masked_fill(ids == 8, -100)
-    routers = {"output_router_logits": False} if task == "causal-lm" else {}
+    routers = {"output_router_logits": False} if task != "masked-lm" else {}
     for given in ({}, {"num_items_in_batch": torch.tensor(11)}):
         expected = model(ids, labels=labels, **routers, **given).loss
         torch.testing.assert_close(loaded(ids, labels=labels, **given).loss, expected, rtol=1e-4, atol=1e-4)

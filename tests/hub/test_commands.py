@@ -52,7 +52,7 @@ def test_push_list_and_pull(hub: LoopbackHub, tmp_path: Path) -> None:
 
 def test_a_card_that_stays_is_named_where_a_new_one_would_differ(worker: Start, tmp_path: Path) -> None:
     folder, command = write(tmp_path / "model", checkpoint()), partial(worker().ok, "command")
-    own = command("push", folder, "org/model", "--tags", "mine", "--dry-run")
+    own = command("push", folder, "org/model", "--tags", "mine", "--dry_run")
     assert f"zoo: warning: {folder / 'README.md'} is kept" in " ".join(own["stderr"].split()), own
     (folder / "README.md").unlink()
     for options, named in (((), False), ((), False), (("--license", "mit"), True), (("--overwrite-card",), False)):

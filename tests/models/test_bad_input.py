@@ -105,11 +105,7 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
         ("pre-norm", {"attn_logit_softcapping": 10**30}, "must be positive and finite"),
         ("pre-norm", {"layer_types": 3}, "it must be a list of full_attention, sliding_attention"),
         ("pre-norm", {"num_labels": 10**12}, "num_labels=1000000000000 was given; it must be at least 1"),
-        (
-            "pre-norm",
-            {"num_labels": 3, "id2label": {0: "a", 1: "b"}},
-            "id2label of 2 labels",
-        ),
+        ("pre-norm", {"num_labels": 3, "id2label": {0: "a", 1: "b"}}, "num_labels=3 was given with id2label of 2"),
         ("pre-norm", {"architectures": "ZooModel"}, "architectures='ZooModel' was given; it must be list or tuple"),
         ("t5-style", {"vocab_size": 20, "decoder_vocab_size": 31}, "vocab_size=20 and decoder_vocab_size=31"),
         ("explicando", {"vocab_size": 20, "decoder_vocab_size": 31}, "vocab_size=20 and decoder_vocab_size=31"),

@@ -121,7 +121,7 @@ class LanguageModel(ZooPreTrainedModel):
         """Logits, unless they were skipped, and the loss; InputError unless every position has a label."""
         logits: Any
         if labels.shape != (shape := hidden_states.shape[:-1]):
-            raise InputError(f"labels of shape {tuple(labels.shape)} were given; valid: {tuple(shape)}, one each")
+            raise InputError(f"labels of shape {tuple(labels.shape)} were given for positions of {tuple(shape)}")
         if skip_logits or label_smoothing or z_loss:
             options = {"z_loss": z_loss, **kwargs}
             logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)

@@ -91,8 +91,8 @@ class Transformer:
 
     def can_unpad(self, config: ZooConfig) -> bool:
         """Whether a stack may run without padding: by `supports_unpadding`, if its parts are the library's own."""
-        own = all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items())
-        if not own or not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
+        built_in = all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items())
+        if not (built_in and ATTENTIONS.get(config.attention).supports_unpadding and config.mixer_layer_type is None):
             return False
         usual = (self.encoder_layer, self.decoder_layer, self.attention_mask) == (encoder_layer, decoder_layer, None)
         return usual if self.supports_unpadding is None else self.supports_unpadding

@@ -284,7 +284,7 @@ def validate_labels(id2label: Any, num_labels: Any) -> None:
     if num_labels is not None and not is_count:
         raise ConfigError(f"num_labels={num_labels!r} was given; it must be at least 1 and at most {MOST_LABELS:,}")
     if num_labels is not None and id2label is not None and num_labels != len(id2label):
-        raise ConfigError(f"num_labels={num_labels} was given with id2label of {len(id2label)} labels; give one")
+        raise ConfigError(f"num_labels={num_labels} was given with id2label of {len(id2label)}: give one of them")
 
 
 def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] = ()) -> None:

@@ -111,6 +111,11 @@ class RoFormer(EncoderFormat, name="roformer"):
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         return {**super().read_config(native, task), "rope_parameters": {**FIXED_ROPE}}
 
+    def compute_in_float32(self, model: Any) -> None:
+        for module in model.modules():
+            if hasattr(module, "create_weight"):  # the table of sines
+                module.float().weight.data = module.create_weight()
+
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         return super().obstacles(config, state, task) + fixed_rope_obstacles(config)
 
