@@ -114,7 +114,8 @@ class RoFormer(EncoderFormat, name="roformer"):
     def compute_in_float32(self, model: Any) -> None:
         for module in model.modules():
             if hasattr(module, "create_weight"):  # the table of sines
-                module.float().weight.data = module.create_weight()
+                module.float()
+                module.weight.data = module.create_weight()
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         return super().obstacles(config, state, task) + fixed_rope_obstacles(config)
