@@ -15,7 +15,7 @@ from zoo.models.parts import ATTENTIONS, FEED_FORWARDS, MIXERS, NORMS, POSITIONS
 from zoo.registry import VARIANTS
 from zoo.testing import randomize
 
-BY_DAY = ("normformer", "odom-style")
+BY_DAY = ("normformer", "odom-style", "rezero")
 
 VALUES: dict[str, list[Any]] = {
     **{name: values for name, values in AXES.items() if name in SETTINGS},
@@ -33,13 +33,15 @@ VALUES: dict[str, list[Any]] = {
 
 EQUAL = {
     "norm=zero-centered-rmsnorm",  # as RMSNorm, with weights around 0
+    "zero-centered-rmsnorm:norm=rmsnorm",
+    "attention=masked-rows-uniform",  # as multi-head where no row is masked
     "position=learned-unpadded",  # as learned positions where there is no padding
     "residual=no-first-norm",  # as the plain sum where no norm precedes a sublayer
     "lfm2-style@tiny:attention=value-residual",  # which has one layer of attention
 }
 """Values that compute the same as others by definition."""
 
-ON_THE_SPHERE = {"norm_placement", "scale_embedding", "layer_norm_eps"}
+ON_THE_SPHERE = {"norm_placement", "scale_embedding", "layer_norm_eps", "final_norm"}
 """Settings that change nothing where every vector is normalised (nGPT)."""
 
 
@@ -59,7 +61,8 @@ def names_with_settings(name: str, task: str) -> Iterator[str]:
     for field, values in VALUES.items():
         for value in values:
             setting = f"{field}={f'[{value[0]}]' if isinstance(value, list) else value}"
-            is_equal = {setting, f"{name}:{setting}"} & EQUAL or (usual.norm == "unit" and field in ON_THE_SPHERE)
+            is_equal = {setting, f"{name}:{setting}", f"{usual.norm}:{setting}"} & EQUAL
+            is_equal = is_equal or (usual.norm == "unit" and field in ON_THE_SPHERE)
             if value != getattr(usual, field) and not is_equal:
                 yield f"{name}:{setting}"
 

@@ -19,7 +19,7 @@ from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
 from zoo.models.fields import BESIDE_FIELDS, SETTINGS, usual_range
 from zoo.models.parametrization import mup_settings
-from zoo.models.parts import ATTENTIONS, PART_FIELDS, POSITIONS, deviations_of_parts
+from zoo.models.parts import ATTENTIONS, NORMS, PART_FIELDS, POSITIONS, deviations_of_parts
 from zoo.models.validation import rescaled
 from zoo.models.widths import BASE_WIDTH
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
@@ -152,11 +152,11 @@ def build(name: str, task: str | None = None, *, seed: int | None = None, **sett
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: settings.pop(key) for key in ("attn_implementation", "dtype") if key in settings}
     model_config = config(name, task, **settings)
-    if ":" in name or settings.keys() - {"faithful", "quirks"}:
-        warn_of_unread(model_config, name, task, settings)
     model_class = TASK_CLASSES[task][1]
     with nullcontext() if seed is None else seeded(seed):
         model = model_class._from_config(model_config, **loading)
+    if ":" in name or settings.keys() - {"faithful", "quirks"}:
+        warn_of_unread(model, name, task, settings)
     return model.eval()
 
 
@@ -203,21 +203,24 @@ def find_facts(name: str) -> Facts:
     return Facts(count_parameters(name), limits_of(settings), deviations_of_parts(vars(settings)))
 
 
-def warn_of_unread(config: ZooConfig, name: str, task: str, overrides: dict[str, Any]) -> None:
+def warn_of_unread(model: ZooPreTrainedModel, name: str, task: str, overrides: dict[str, Any]) -> None:
     """Warn of settings that differ from a variant's own and change nothing: the model is the same without them."""
     spec = parse_name(name)
-    own = VARIANTS.get(spec.name).settings(task, preset=spec.preset, quirks=config.quirks)
+    own = VARIANTS.get(spec.name).settings(task, preset=spec.preset, quirks=model.config.quirks)
     given = {field: value for field, value in {**spec.overrides, **overrides}.items() if field in SETTINGS}
     changed = (field for field, value in given.items() if own.get(field, SETTINGS[field].default) != value)
-    if unread := [f"{field}={given[field]}" for field in changed if not is_read(field, config, task)]:
+    if unread := [f"{field}={given[field]}" for field in changed if not is_read(field, model, task)]:
         warnings.warn(f"a model of {spec.name!r} for {task} does not read {', '.join(unread)}", ZooWarning, 4)
 
 
-def is_read(field: str, config: ZooConfig, task: str) -> bool:
-    """Whether a setting can change a model for a task with the other settings of a configuration."""
-    setting = SETTINGS[field]
+def is_read(field: str, model: ZooPreTrainedModel, task: str) -> bool:
+    """Whether a setting can change a model for a task with the other settings of its configuration."""
+    setting, config = SETTINGS[field], model.config
     if setting.changes not in ("shapes", "numbers"):
         return True
+    norm = NORMS.get(config.norm)
+    if field in ("norm", "layer_norm_eps") and isinstance(norm, type):  # of ReZero, for one, models have no norms
+        return any(isinstance(module, norm) or hasattr(module, "eps") for module in model.modules())
     parts = [registry.get(getattr(config, part)) for part, registry in PART_FIELDS.items()]
     if any(field in part.unread(config) for part in parts if hasattr(part, "unread")):
         return False
