@@ -35,8 +35,8 @@ def rms(weight: Tensor, x: Tensor, eps: float) -> Tensor:
     return weight * x / (x.pow(2).mean() + eps).sqrt()
 
 
-def by_hand(model: Any, ids: Tensor) -> Tensor:
-    """DeepSeek-AI 2024, equations 21 to 25, token by token for one sequence."""
+def by_hand(model: Any, ids: Tensor, loss_smoothing: float, z_loss: float) -> Tensor:
+    """DeepSeek-AI 2024, equations 21 to 25, token by token for one sequence, with smoothed labels and z-loss."""
     eps, length = model.config.layer_norm_eps, len(ids)
     states = list(model.model(ids[None]).last_hidden_state[0])
     total = torch.zeros((), dtype=torch.float64)
@@ -58,15 +58,18 @@ def by_hand(model: Any, ids: Tensor) -> Tensor:
         mask = torch.ones(length - k, length - k).tril().bool()[None, None]
         transformed = depth.layer(read[None], mask, position_embeddings=rotation, earlier=EarlierLayers())[0]
         states = [rms(depth.norm.weight, x, eps) for x in transformed]
-        logs = [torch.log_softmax(model.lm_head.weight @ x, dim=-1) for x in states]
-        total = total - sum(logs[i][ids[i + k + 1]] for i in range(length - k - 1)) / (length - 1)
+        for i in range(length - k - 1):
+            logits = model.lm_head.weight @ states[i]
+            wanted = (1 - loss_smoothing) * logits[ids[i + k + 1]] + loss_smoothing * logits.mean()
+            total = total + (logits.logsumexp(0) - wanted + z_loss * logits.logsumexp(0) ** 2) / (length - 1)
     return total / DEPTH
 
 
-def test_the_loss_is_the_papers() -> None:
+@pytest.mark.parametrize("options", [{"loss_smoothing": 0.0, "z_loss": 0.0}, {"loss_smoothing": 0.2, "z_loss": 0.1}])
+def test_the_loss_is_the_papers(options: dict[str, float]) -> None:
     model, ids = build(), token_ids(1)
-    trained, evaluated = model(ids, labels=ids), model.eval()(ids, labels=ids)
-    torch.testing.assert_close(trained.mtp_loss.double(), by_hand(model, ids[0]), rtol=1e-6, atol=1e-6)
+    trained, evaluated = model(ids, labels=ids, **options), model.eval()(ids, labels=ids, **options)
+    torch.testing.assert_close(trained.mtp_loss.double(), by_hand(model, ids[0], **options), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(trained.loss, evaluated.loss + WEIGHT * trained.mtp_loss)
     torch.testing.assert_close(trained.logits, evaluated.logits)
     assert "mtp_loss" not in evaluated and "mtp_loss" not in model.train()(ids)
