@@ -46,6 +46,7 @@ class NoPosition(Position):
         with torch.device("meta"):
             part = transformer_of(config).build_position(copy.deepcopy(config))
         self.max_length, self.rule, self.limit = part.max_length, part.count, part.check
+        self.counts_padding, self.is_relative = part.counts_padding, part.uses_rope_parameters or part.has_bias
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
         self.limit(length, position_ids)
@@ -203,6 +204,7 @@ class WritingModel(EngineModel, GenerationMixin):
         refuse_packed(position_ids, attention_mask)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         self.check_lengths(mask)
+        self.refuse_padding(mask)
         self.refuse_positions(position_ids, mask)
         types = kwargs.pop("token_type_ids", None)
         if self.config.type_vocab_size and types is not None and types.any():
@@ -235,6 +237,16 @@ class WritingModel(EngineModel, GenerationMixin):
         lengths = mask.long().sum(1)
         refuse_empty(mask[:, : int(lengths.min())])
         cast(NoPosition, self.positions[0]).check(int(lengths.max()))
+
+    def refuse_padding(self, mask: Tensor) -> None:
+        """Refuse padding that moves tokens of the model, where an engine reads texts without any."""
+        part, kept = cast(NoPosition, self.positions[0]), mask.bool()
+        begins = kept & ~F.pad(kept[:, :-1], (1, 0))
+        if part.counts_padding and (begins.sum(1) > 1 if part.is_relative else begins[:, 1:]).any():
+            raise UnsupportedOperationError(
+                f"{self.engine_name} reads texts without padding, and the model counts places before and between their "
+                "tokens: pad on the right, or ask the original model"
+            )
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Hidden states of the engine's encoder, (batch_size, seq_len, hidden_size), zero at padding."""
@@ -269,6 +281,8 @@ class WritingModel(EngineModel, GenerationMixin):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         causal = not self.config.is_encoder_decoder
         self.check_lengths(mask)
+        if not causal:  # transformers' search counts no padding of a decoder
+            self.refuse_padding(mask)
         begin = input_ids.shape[1] if causal else 1
         if settings.max_new_tokens is None:
             longest = min(begin + DEFAULTS["max_length"], self.config.max_position_embeddings)

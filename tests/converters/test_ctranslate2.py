@@ -172,6 +172,39 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
         zoo.load(translator).generate(asked["input_ids"], assistant_model=model)
 
 
+LEFT, GAP, RIGHT = [0, 0, 1, 1, 1], [1, 1, 0, 1, 1], [1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "follows"),
+    [
+        ("vanilla", "seq2seq-lm", [RIGHT]),
+        ("t5-style", "seq2seq-lm", [RIGHT, LEFT]),
+        ("gpt2-style", "causal-lm", [LEFT, GAP]),
+        ("bert-style", "feature-extraction", [RIGHT]),
+    ],
+)
+def test_padding_that_the_model_counts_is_followed_or_refused(name, task, follows, tmp_path):
+    """The engine reads texts without padding, which the model may count as places."""
+    model = zoo_model(name, task).float()
+    zoo.export(model, tmp_path / "out", "ctranslate2")
+    engine = TARGETS.get("ctranslate2").open(tmp_path / "out")
+    ids = torch.tensor([[7, 8, 9, 10, 11]])
+
+    def written(one, mask):
+        given = {"input_ids": ids, "attention_mask": mask}
+        if task == "feature-extraction":
+            return one(**given).last_hidden_state[mask.bool()]
+        return one.generate(**given, max_new_tokens=4, do_sample=False)[:, -4:]
+
+    for mask in (torch.tensor([row]) for row in (LEFT, GAP, *([RIGHT] if task != "causal-lm" else []))):
+        if mask[0].tolist() in follows:
+            torch.testing.assert_close(written(engine, mask), written(model, mask), rtol=1e-4, atol=1e-4)
+        else:
+            with pytest.raises(UnsupportedOperationError, match="CTranslate2 reads texts without padding"):
+                written(engine, mask)
+
+
 def test_a_share_of_nothing_draws_the_best_token(ctranslate2_folder):
     options = {"max_new_tokens": 6, "do_sample": True, "top_p": 0.0}
     best = generate(ctranslate2_folder, TEXTS, max_new_tokens=6)
