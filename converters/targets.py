@@ -82,7 +82,10 @@ class GgufTarget(EngineTarget):
     summary = "one file for llama.cpp: causal models, `--dtype` f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, ..."
     engine, module = "llama.cpp", "xllamacpp"
     marks = (FILE,)
-    dtypes = ("f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k", "q2_k")
+    dtypes = (
+        *("f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "iq4_nl", "q3_k"),
+        "q2_k",
+    )
     compared_on = "prompts"
     caveats = (
         "llama.cpp (xllamacpp 2026.10) assumes what the file has no number for: the tanh approximation of GELU in "

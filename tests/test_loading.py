@@ -13,7 +13,7 @@ import pytest
 import torch
 from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 import zoo
 from zoo.base.errors import (
@@ -260,16 +260,18 @@ def test_given_labels_replace_the_saved_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("load", [zoo.load, zoo.convert])
 def test_the_name_of_a_repository_without_its_prefix_is_explained(load: Callable[[str], object]) -> None:
-    for name in ("gpt2", "hf:gpt2", "hf://gpt2"):
-        with pytest.raises(CheckpointError, match="a repository on the Hub would be 'hf-hub:gpt2'"):
+    for name in ("gpt2", "hf:gpt2", "hf://gpt2", "gpt2@v1"):
+        meant = name.split("/")[-1].removeprefix("hf:")
+        with pytest.raises(CheckpointError, match=f"a repository on the Hub would be 'hf-hub:{meant}'"):
             load(name)
 
 
 def test_a_saved_quirk_that_the_variant_does_not_have_is_refused(tmp_path: Path) -> None:
     zoo.build("vanilla@tiny").save_pretrained(tmp_path)
     edit_config(tmp_path, quirks=["scores-scaled"])
-    with pytest.raises(UnknownQuirkError, match="did you mean 'scores-scaled-by-model-width'"):
-        zoo.load(tmp_path)
+    for load in (zoo.load, AutoConfig.from_pretrained, AutoModel.from_pretrained):
+        with pytest.raises(UnknownQuirkError, match="did you mean 'scores-scaled-by-model-width'"):
+            load(tmp_path)
 
 
 def test_pickled_weights_are_refused_by_from_pretrained_too(folder: Path) -> None:

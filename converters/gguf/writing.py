@@ -85,7 +85,7 @@ def write_gguf(model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenize
             writer.add_tensor(found, data, raw_dtype=stored)
         if dtype.upper() not in types:
             block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]][0]
-            nearest = min(types - {"F32"}, default="F16").replace("IQ4_NL", "Q4_0").lower()
+            nearest = min(types - {"F32"}, default="F16").lower()
             raise ExportError(
                 f"{dtype} takes {block} weights of a row at a time, which divides the rows of no matrix; the nearest "
                 f"is {nearest}"

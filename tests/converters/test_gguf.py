@@ -243,7 +243,7 @@ def test_k_quants_are_written_by_llama_cpp_itself(tmp_path):
     types = {name: tensor.tensor_type.name for name, tensor in tensors.items()}
     assert (types["blk.0.ffn_up.weight"], types["blk.0.ffn_down.weight"]) == ("Q4_K", "Q5_0")
     assert types["blk.0.ffn_norm.weight"] == "F32"
-    for dtype, width, nearest in (("q4_k", 32, "q5_0"), ("q2_k", 32, "q4_0"), ("q4_k", 24, "f16")):
+    for dtype, width, nearest in (("q4_k", 32, "q5_0"), ("q2_k", 32, "iq4_nl"), ("q4_k", 24, "f16")):
         sizes = {"hidden_size": width, "intermediate_size": width, "num_key_value_heads": 2, "num_attention_heads": 2}
         problem = "takes 256 weights of a row at a time, which divides the rows of no matrix"
         with pytest.raises(ExportError, match=f"{dtype} {problem}; the nearest is {nearest}"):

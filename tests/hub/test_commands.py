@@ -133,7 +133,7 @@ def folder(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-def test_repositories_are_converted_and_exported(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_repositories_are_converted_exported_and_built(hub: LoopbackHub, tmp_path: Path) -> None:
     native = native_model("GPT2", "LMHeadModel", GPT2, dtype=torch.float32).eval()
     native.save_pretrained(tmp_path / "native")
     files = folder(tmp_path / "native")
@@ -152,6 +152,7 @@ def test_repositories_are_converted_and_exported(hub: LoopbackHub, tmp_path: Pat
             f"convert org/old -o {tmp_path}/b",
             f"export org/ours -o {tmp_path}/c --as gpt2",
             "export org/ours --plan",
+            f"build hf-hub:org/ours@main -o {tmp_path}/d",
         ],
         env=environment(hub, tmp_path / "home", HF_TOKEN=READ),
     )
@@ -160,6 +161,6 @@ def test_repositories_are_converted_and_exported(hub: LoopbackHub, tmp_path: Pat
     assert "org/old/resolve" in asked and "flax_model" not in asked
     assert "/safe/resolve" in asked and not any("safe/" in str(e) and "pytorch_model" in str(e) for e in hub.log)
     ids = torch.tensor([[3, 4, 5, 6]])
-    for name in "abc":
+    for name in "abcd":
         loaded = load(tmp_path / name) if name != "c" else type(native).from_pretrained(tmp_path / name).eval()
         assert torch.allclose(loaded(input_ids=ids).logits, native(input_ids=ids).logits, atol=1e-5)

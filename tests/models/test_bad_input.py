@@ -335,11 +335,28 @@ def test_a_mask_of_tokens_that_is_added_to_scores(task: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"skip_logits": True}, {"logits_to_keep": 3, "loss_smoothing": 0.1}])
 @pytest.mark.parametrize("shape", [(2, 5), (1, 6), (12,), (2, 6, 1)])
-def test_labels_that_are_not_one_for_each_position(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("feed_forward", ["mlp", "moe"])
+def test_labels_that_are_not_one_for_each_position(
+    feed_forward: str, shape: tuple[int, ...], options: dict[str, Any]
+) -> None:
     """Also where a loss in chunks would find something at the positions that it looks at."""
-    ids = torch.full((2, 6), 3)
+    ids, model = torch.full((2, 6), 3), build(task="causal-lm", feed_forward=feed_forward)
     with fast_paths(chunked_loss="always"), pytest.raises(errors.InputError, match=re.escape(f"shape {shape} were")):
-        build(task="causal-lm")(input_ids=ids, labels=torch.full(shape, 3), **options)
+        model(input_ids=ids, labels=torch.full(shape, 3), **options)
+
+
+def test_labels_of_positions_that_are_kept_do_not_tell_of_further_tokens() -> None:
+    model, ids = build(task="causal-lm", num_nextn_predict_layers=1).train(), torch.full((2, 6), 3)
+    with pytest.raises(errors.InputError, match=r"\(2, 3\) were given for positions of \(2, 6\).*logits_to_keep"):
+        model(input_ids=ids, labels=ids[:, :3], logits_to_keep=3)
+
+
+@pytest.mark.parametrize("shape", [(1, 6), (12,), (2, 6, 1)])
+@pytest.mark.parametrize("feed_forward", ["mlp", "moe"])
+def test_labels_that_are_not_one_row_for_each_source(feed_forward: str, shape: tuple[int, ...]) -> None:
+    model = build(task="seq2seq-lm", feed_forward=feed_forward)
+    with pytest.raises(errors.InputError, match=re.escape(f"shape {shape} were given; valid: (2, target_len)")):
+        model(input_ids=torch.full((2, 6), 3), labels=torch.full(shape, 3))
 
 
 @pytest.mark.parametrize("skip_logits", [False, True])

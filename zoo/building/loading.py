@@ -33,7 +33,7 @@ from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooModel, ZooPreTrainedModel
 from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes, weight_files
 from zoo.models.configuration import MODEL_TYPE
-from zoo.registry import VARIANTS, Task
+from zoo.registry import Task
 
 TYPE_CHECKING = False  # for jedi
 if TYPE_CHECKING:
@@ -195,8 +195,6 @@ def saved_config(folder: Path) -> ZooConfig:
     saved = read_config(folder)
     try:
         config: ZooConfig = ZooConfig.from_dict(saved)
-        if config.quirks:  # perhaps of a newer version
-            VARIANTS.get(config.variant).check_quirks(config.quirks)
     except ConfigError as error:
         if type(error) is not ConfigError:
             raise

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import PATH, VARIANT_NAME, json_option, once, settings_option, task_option
+from .parameters import BUILT_NAME, PATH, json_option, once, settings_option, task_option
 
 
 @click.command("build")
-@click.argument("name", type=VARIANT_NAME, metavar="NAME")
+@click.argument("name", type=BUILT_NAME, metavar="NAME")
 @click.option("-o", "--output", required=True, type=PATH, metavar="DIR", help="The folder to save it in.")
 @task_option()
 @click.option("--seed", type=int, metavar="N", help="Makes the weights reproducible.")

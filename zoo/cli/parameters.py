@@ -16,6 +16,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.building.weights import is_saved
 from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
 from zoo.registry.corpora import BUILT_IN
+from zoo.registry.weights import HUB
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -46,6 +47,7 @@ def readable(name: str) -> str:
 
 
 VARIANT_NAME = Registered("name", readable, list_variants)
+BUILT_NAME = Registered("name", lambda name: name if name.startswith(HUB) else readable(name), list_variants)
 VARIANT_OR_SAVED = Registered("name", lambda name: name if is_saved(name) else readable(name), list_variants)
 TASK_NAME = Registered("task", require_task, lambda: TASKS)
 ENGINE_NAME = Registered("engine", ENGINES.canonical, lambda: ENGINES)

@@ -8,6 +8,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from zoo.base.errors import InputError
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.fast.unpad_layers import mask_to_last_label, projected_positions
@@ -119,6 +120,11 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         predicted = None
         if labels is not None:
             use_cache = False
+            given = input_ids if inputs_embeds is None else inputs_embeds
+            source = given if encoder_outputs is None else encoder_outputs[0]
+            if labels.ndim != 2 or (source is not None and labels.shape[0] != source.shape[0]):
+                rows = "batch_size" if source is None else source.shape[0]
+                raise InputError(f"labels of shape {tuple(labels.shape)} were given; valid: ({rows}, target_len)")
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.decoder_inputs(input_ids, labels)
             seen = (decoder_attention_mask, decoder_position_ids, past_key_values)
@@ -126,7 +132,8 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             if only_loss and all(one is None for one in seen) and not self.shows_positions(kwargs):
                 decoder_attention_mask = mask_to_last_label(self.model.decoder, labels)
                 predicted = projected_positions(decoder_attention_mask, self.head_modules())
-        tokens = {} if labels is None else routed_tokens(self.config, decoder_attention_mask, labels)
+        inputs = (decoder_input_ids, decoder_inputs_embeds)
+        tokens = {} if labels is None else routed_tokens(self.config, decoder_attention_mask, labels, *inputs)
         outputs = self.model(
             **tokens,
             input_ids=input_ids,

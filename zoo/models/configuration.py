@@ -16,6 +16,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from zoo.base.errors import CheckpointError, ConfigError, FormatVersionError, UnknownNameError, enumerate_names
 from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_version
 from zoo.base.printed import Folded, Part, Table, Title, as_html
+from zoo.registry import VARIANTS
 
 from .fields import GATED_ACTIVATIONS, LAYER_TYPES, SETTINGS, Fields
 from .parts import ATTENTIONS, MIXERS, POSITIONS, named_parts
@@ -308,7 +309,7 @@ def known_options(config: ZooConfig) -> set[str]:
 
 def fill(config: ZooConfig) -> None:
     """Fill the settings of a valid configuration that follow from others."""
-    config.quirks = list(config.quirks or [])
+    config.quirks = list(VARIANTS.get(config.variant).check_quirks(config.quirks)) if config.quirks else []
     config.providers = find_providers(config)
     for field, registry, name in [*named_parts(config)]:
         setattr(config, field, registry.canonical(name))

@@ -111,7 +111,7 @@ class LanguageModel(ZooPreTrainedModel):
 
     def compared(
         self,
-        hidden_states: Tensor,
+        states: Tensor,
         labels: Tensor,
         skip_logits: bool = False,
         label_smoothing: float = 0.0,
@@ -119,14 +119,12 @@ class LanguageModel(ZooPreTrainedModel):
         **kwargs: Any,
     ) -> tuple[Tensor | None, Tensor]:
         """Logits, unless they were skipped, and the loss; InputError unless every position has a label."""
-        logits: Any
-        if labels.shape != (shape := hidden_states.shape[:-1]):
+        if labels.shape != (shape := states.shape[:-1]):
             raise InputError(f"labels of shape {tuple(labels.shape)} were given for positions of {tuple(shape)}")
         if skip_logits or label_smoothing or z_loss:
-            options = {"z_loss": z_loss, **kwargs}
-            logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
+            logits, loss = cross_entropy(self, states, labels, skip_logits, label_smoothing, z_loss=z_loss, **kwargs)
         else:
-            logits = self.project(hidden_states)
+            logits = self.project(states)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
         return logits, self.warn_in_eval_mode(loss)
 
@@ -207,7 +205,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         """
         use_cache = bool(use_cache) if labels is not None and past_key_values is None else use_cache
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
-        kwargs |= {} if labels is None else routed_tokens(self.config, attention_mask, labels)
+        kwargs |= {} if labels is None else routed_tokens(self.config, attention_mask, labels, input_ids, inputs_embeds)
         cache = {"past_key_values": past_key_values, "use_cache": use_cache}
         outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}

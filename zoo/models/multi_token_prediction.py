@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
+from zoo.base.errors import InputError
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.modules import Identity
 
@@ -104,6 +105,11 @@ class MultiTokenPrediction(nn.Module):
             for, with `mtp_router_logits` and their load-balancing loss.
         """
         hidden_states = outputs.last_hidden_state
+        if labels.shape != (shape := hidden_states.shape[:-1]):
+            raise InputError(
+                f"labels of shape {tuple(labels.shape)} were given for positions of {tuple(shape)}, but further tokens "
+                "are predicted at all of them: leave logits_to_keep out in training"
+            )
         share = {**kwargs, "num_items_in_batch": num_items_in_batch}
         targets = head.targets(labels, **kwargs)
         if num_items_in_batch is None:

@@ -97,13 +97,11 @@ class UnitHead(nn.Linear):
 
 def build_head(config: Config) -> nn.Module:
     """The output projection of a decoder."""
-    if config.lm_head_transform and config.embedding_size is not None:
-        if config.unit_weights:
-            return UnitHead(config.embedding_size, config)
-        return nn.Linear(config.embedding_size, config.vocab_size, bias=config.lm_head_bias)
+    is_narrow = config.lm_head_transform and config.embedding_size is not None
+    width = config.embedding_size if is_narrow else config.hidden_size
     if config.unit_weights:
-        return UnitHead(config.hidden_size, config)
-    return nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+        return UnitHead(width, config)
+    return nn.Linear(width, config.vocab_size, bias=config.lm_head_bias)
 
 
 class PredictionTransform(nn.Module):

@@ -62,15 +62,19 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
 
 def refuse_word(source: str) -> None:
     """Refuse a variant's name, which has no weights, and a word that may be a repository's name without its prefix."""
+    from zoo.hub.addresses import parse_address
+    from zoo.hub.errors import RepoIdError
+
     if source in VARIANTS:
         trained = list_weights(f"{VARIANTS.canonical(source)}.*")
         named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
         raise CheckpointError(f"{source!r} is a variant, without weights, and no such folder is here; {named}")
-    word = re.fullmatch(r"(?:hf:/{0,2})?([A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?)", source)
-    if word and Path(source).suffix.lower() not in FILE_ENDINGS:
-        raise CheckpointError(
-            f"{source!r} is no folder, file or name of weights; a repository on the Hub would be {HUB + word[1]!r}"
-        )
+    with suppress(RepoIdError):
+        address = parse_address(re.sub("^hf:/{0,2}", "", source))
+        if Path(source).suffix.lower() not in FILE_ENDINGS:
+            raise CheckpointError(
+                f"{source!r} is no folder, file or name of weights; a repository on the Hub would be '{HUB}{address}'"
+            )
 
 
 def locate_weights(weights: Weights, **options: Any) -> Path:

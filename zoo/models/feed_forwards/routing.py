@@ -134,10 +134,11 @@ def has_router_loss(config: ZooConfig) -> bool:
     return bool(getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False))
 
 
-def routed_tokens(config: ZooConfig, attention_mask: Any, labels: Tensor) -> dict[str, Tensor]:
-    """`is_token` for routers of a causal stack without a padding mask: 1 up to the last label of each row."""
+def routed_tokens(config: ZooConfig, attention_mask: Any, labels: Tensor, *inputs: Tensor | None) -> dict[str, Tensor]:
+    """`is_token` for routers of a causal stack: 1 up to a row's last label, if all inputs have one, without a mask."""
     has_routers = hasattr(FEED_FORWARDS.get(config.feed_forward), "router_class")
-    return {"is_token": up_to_last_label(labels)} if has_routers and attention_mask is None else {}
+    fits = any(one is not None and labels.shape == one.shape[:2] for one in inputs)
+    return {"is_token": up_to_last_label(labels)} if has_routers and attention_mask is None and fits else {}
 
 
 def with_router_loss(
