@@ -130,6 +130,15 @@ def test_the_same_seed_gives_the_same_weights(trained, few, tiny, tmp_path):
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
+@pytest.mark.parametrize("average", [{}, {"average": "ema", "average_decay": 0.5}])
+def test_evaluating_while_training_changes_no_weights(few, tiny, tmp_path, average):
+    """Though dropout draws from the generator that a data loader draws from."""
+    for name, steps in (("never", {}), ("often", {"eval_steps": 1})):
+        train("pre-norm", data=few, output_dir=tmp_path / name, **{**tiny, **average, **steps})
+    never, often = (load_file(tmp_path / name / "model.safetensors") for name in ("never", "often"))
+    assert all(torch.equal(never[name], often[name]) for name in never)
+
+
 def test_variants_see_the_same_batches(few, tiny, monkeypatch):
     """Though they draw different numbers of random numbers."""
 

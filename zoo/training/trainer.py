@@ -257,13 +257,14 @@ class ZooTrainer(EvaluatingTrainer):
         super()._run_epoch(**kwargs)
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
-        """Evaluate, while training with averaged weights as well."""
+        """Evaluate, while training with averaged weights as well; training draws the same numbers as without it."""
         began = time.perf_counter()
-        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
-        if self.average is not None and self.average.updates and metric_key_prefix == "eval":
-            with self.average.in_place():
-                averaged = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
-            output.metrics["eval_average_loss"] = averaged.metrics["eval_loss"]
+        with torch.random.fork_rng([self.args.device] if self.args.device.type == "cuda" else []):
+            output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+            if self.average is not None and self.average.updates and metric_key_prefix == "eval":
+                with self.average.in_place():
+                    averaged = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+                output.metrics["eval_average_loss"] = averaged.metrics["eval_loss"]
         self.totals.pause(began)
         return output
 
