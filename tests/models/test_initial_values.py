@@ -1,6 +1,7 @@
 """Initial values by width and depth, and sizes of branches in new models, neither lost in the stream nor more."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -149,21 +150,29 @@ def test_deepnorm_initialises_values_outputs_and_feed_forward_with_gain_beta() -
         assert linear.weight.std().item() == pytest.approx(gain * xavier, rel=0.05)
 
 
-def test_depth_scaled_initialisation_shrinks_what_writes_to_the_residual_stream() -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 96,
-        "num_hidden_layers": 8,
-        "intermediate_size": 96,
-        "num_attention_heads": 4,
-        "initializer_range": 0.02,
-    }
-    layer = zoo.build("gpt2-style", seed=0, vocab_size=9, **sizes).model.layers[2]
-    for linear, std in (
-        (layer.self_attn.q_proj, 0.02),
-        (layer.mlp.up_proj, 0.02),
-        (layer.self_attn.o_proj, 0.02 / 4),
-        (layer.mlp.down_proj, 0.02 / 4),
+STDS: dict[str, Callable[[int, int, bool, bool], float]] = {
+    "normal": lambda read, written, feeds, ends: 0.02,
+    "depth-scaled": lambda read, written, feeds, ends: 0.02 / math.sqrt(2 * 8) if ends else 0.02,
+    "xavier-uniform": lambda read, written, feeds, ends: math.sqrt(2 / (read + written)),
+    "torch": lambda read, written, feeds, ends: 1 / math.sqrt(3 * read),
+    # A normal distribution that is cut at two standard deviations has 0.88 of it.
+    "layer-scaled": lambda read, written, feeds, ends: 0.88 * math.sqrt(2 / (5 * 96) / (2 * 3 if feeds else 1)),
+}
+"""Standard deviation in the third of eight layers of 96: by widths, in feed-forwards, of what ends a branch."""
+
+
+@pytest.mark.parametrize("initializer", STDS)
+def test_weights_begin_as_large_as_their_scheme_has_them(initializer: str) -> None:
+    sizes: dict[str, Any] = {"hidden_size": 96, "num_hidden_layers": 8, "intermediate_size": 160}
+    settings = {"initializer": initializer, "initializer_range": 0.02, "num_attention_heads": 4, "vocab_size": 9}
+    layer = zoo.build("gpt2-style", seed=0, **sizes, **settings).model.layers[2]
+    for linear, feeds, ends in (
+        (layer.self_attn.q_proj, False, False),
+        (layer.self_attn.o_proj, False, True),
+        (layer.mlp.up_proj, True, False),
+        (layer.mlp.down_proj, True, True),
     ):
+        std = STDS[initializer](linear.in_features, linear.out_features, feeds, ends)
         assert linear.weight.std().item() == pytest.approx(std, rel=0.05)
 
 
