@@ -84,7 +84,10 @@ CASES = {
     "qwen3next": ("qwen3-next-style", dict(num_hidden_layers=4, num_key_value_heads=2)),
     "qwen3next-sizes": ("qwen3-next-style", dict(num_hidden_layers=3, **DELTA)),
     "lfm2": ("lfm2-style", dict(num_hidden_layers=4, num_key_value_heads=2, conv_L_cache=4)),
-    "gpt-oss": ("gpt-oss-style", dict(num_hidden_layers=4, num_key_value_heads=2, sliding_window=5)),
+    "gpt-oss": (
+        "gpt-oss-style",
+        dict(num_hidden_layers=4, num_key_value_heads=2, sliding_window=5, intermediate_size=64),  # square experts
+    ),
     "deepseek2": ("deepseek-v3-style", {}),
     "deepseek2-groups": ("deepseek-v3-style", dict(num_hidden_layers=3, **GROUPS)),
     "deepseek2-dense": ("llama-style", LATENT),

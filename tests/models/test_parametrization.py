@@ -27,12 +27,14 @@ def test_settings_follow_table_8() -> None:
     assert zoo.config("llama-style", parametrization="standard") == zoo.config("llama-style")
 
 
+USUAL = ["gpt2-style", "vanilla", "mixtral-style", "bert-style", "gpt2-style:residual=manifold-hyper-connections"]
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["gpt2-style", "vanilla", "mixtral-style", "bert-style", "gpt2-style:residual=manifold-hyper-connections"],
+    ("name", "task"), [*((name, None) for name in USUAL), ("bert-style", "sequence-classification")]
 )
-def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
-    model = zoo.build(name, parametrization="mup", seed=0, mup_base_width=128, num_hidden_layers=1, **WIDE)
+def test_weights_and_learning_rates_follow_table_8(name: str, task: str | None) -> None:
+    model = zoo.build(name, task, parametrization="mup", seed=0, mup_base_width=128, num_hidden_layers=1, **WIDE)
     factors = learning_rate_factors(model)
     assert factors.keys() == dict(model.named_parameters()).keys()
     std = model.config.initializer_range
@@ -49,6 +51,9 @@ def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
         elif path == "lm_head.weight":
             assert parameter.std().item() == pytest.approx(std, rel=0.1)
             assert factors[path] == 1.0
+        elif path == "classifier.weight":
+            assert parameter.std().item() == pytest.approx(std / 4, rel=0.1)
+            assert factors[path] == 0.25
     groups = scaled_groups(model, [name for name in factors if name.endswith("weight")], 1e-2, 0.1)
     assert sum(len(group["params"]) for group in groups) == len(factors)
     assert {group["lr"] for group in groups} == {1e-2 * factor for factor in factors.values()}
@@ -95,14 +100,16 @@ def test_queries_of_depth_attention_are_learned_as_maps_of_the_width() -> None:
     assert factors and set(factors.values()) == {0.25}
 
 
-@pytest.mark.parametrize("name", ["ltg-bert-style", "t5-style"])
-def test_tables_of_positions_are_as_large_in_wide_models(name: str) -> None:
+@pytest.mark.parametrize(("name", "std"), [("ltg-bert-style", 0.88 * (2 / 5 / 128) ** 0.5), ("t5-style", 128**-0.5)])
+def test_tables_of_positions_are_as_large_in_wide_models(name: str, std: float) -> None:
     def tables(width: int) -> list[float]:
         sizes: dict[str, Any] = {**WIDE, "hidden_size": width, "num_hidden_layers": 1}
         model = zoo.build(name, parametrization="mup", mup_base_width=128, seed=0, **sizes)
         return [one.std().item() for path, one in model.named_parameters() if path.endswith("position.weight")]
 
-    assert tables(512) and tables(512) == pytest.approx(tables(128), rel=0.1)
+    for width in (128, 512):
+        found = tables(width)
+        assert found and found == pytest.approx([std] * len(found), rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["llama-style", "post-norm"])
