@@ -249,6 +249,15 @@ def test_a_broken_folder_is_one_clear_error(folder: Path, spoil: Callable[[Path]
         zoo.load(folder)
 
 
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_damaged_settings_of_generation_are_one_clear_error(native: Path, folder: Path, text: str) -> None:
+    shutil.copytree(native, folder / "native")
+    for source in (folder, folder / "native"):
+        (source / "generation_config.json").write_text(text)
+        with pytest.raises((CheckpointError, ConversionError), match="JSON|configuration"):
+            zoo.load(source)
+
+
 def test_given_labels_replace_the_saved_ones(tmp_path: Path) -> None:
     labels = {"id2label": {0: "a", 1: "b"}, "label2id": {"a": 0, "b": 1}}
     zoo.build("pre-norm@tiny", "sequence-classification", **labels).save_pretrained(tmp_path)

@@ -43,9 +43,9 @@ SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 
 def read_native_config(folder: Path) -> PreTrainedConfig:
     try:
-        path = find(folder, CONFIG_NAME)
-        if path is not None and not isinstance(read_json(path), dict):
-            raise ConversionError(f"{str(path)!r} is no configuration")
+        for path in (find(folder, CONFIG_NAME), find(folder, GENERATION_CONFIG_NAME)):
+            if path is not None and not isinstance(read_json(path), dict):
+                raise ConversionError(f"{str(path)!r} is no configuration")
         native = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if native.model_type == "ministral":  # so is a Mistral with layer_types read, in which they count
             native.architectures = [name.replace("Mistral", "Ministral") for name in native.architectures or ()]

@@ -15,7 +15,7 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.integrations import PeftAdapterMixin
 from transformers.modeling_utils import EmbeddingAccessMixin, ModuleUtilsMixin, PushToHubMixin
-from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from zoo import models
 from zoo.base.errors import (
@@ -175,6 +175,8 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}; "
             "zoo.convert reads other models"
         )
+    if (generation := folder / GENERATION_CONFIG_NAME).is_file():
+        read_object(generation)  # transformers reads none of a damaged file
     if (bundle := folder / BUNDLE.place).is_file():
         content = read_object(bundle)
         BUNDLE.check(content, bundle, content.get(DISTRIBUTION))
@@ -182,12 +184,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """Read a JSON file; empty where it holds no object."""
+    """Read an object from a JSON file, or raise CheckpointError."""
     try:
-        content = read_json(file)
-    except ValueError as error:
-        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
-    return content if isinstance(content, dict) else {}
+        return {**read_json(file)}
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{file} is not valid JSON of an object: {error}") from error
 
 
 def saved_config(folder: Path) -> ZooConfig:
