@@ -46,7 +46,8 @@ class NoPosition(Position):
         with torch.device("meta"):
             part = transformer_of(config).build_position(copy.deepcopy(config))
         self.max_length, self.rule, self.limit = part.max_length, part.count, part.check
-        self.counts_padding, self.is_relative = part.counts_padding, part.uses_rope_parameters or part.has_bias
+        self.counts_padding, self.has_bias = part.counts_padding, part.has_bias
+        self.is_relative = part.uses_rope_parameters or part.has_bias
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
         self.limit(length, position_ids)
@@ -88,6 +89,15 @@ def refuse_empty(input_ids: Tensor) -> None:
     """Refuse rows without a token, which have no next token to predict."""
     if input_ids.shape[1] == 0:
         raise InputError("an empty text was given; each needs at least one token")
+
+
+def refuse_added(attention_mask: Tensor) -> None:
+    """Refuse masks that are added to scores, of which engines would read every 0 as padding."""
+    if attention_mask.is_floating_point() and (attention_mask < 0).any():
+        raise InputError(
+            "an attention_mask with values below 0 was given, as masks have that are added to scores; valid: 1 for "
+            "real tokens and 0 for padding, here (attention_mask == 0).long()"
+        )
 
 
 def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) -> None:
@@ -234,6 +244,7 @@ class WritingModel(EngineModel, GenerationMixin):
 
     def check_lengths(self, mask: Tensor) -> None:
         """Raise InputError for texts without a token, or with more tokens than the first stack has positions."""
+        refuse_added(mask)
         lengths = mask.long().sum(1)
         refuse_empty(mask[:, : int(lengths.min())])
         cast(NoPosition, self.positions[0]).check(int(lengths.max()))

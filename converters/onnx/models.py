@@ -21,11 +21,12 @@ from transformers.modeling_outputs import (
 from zoo.base.errors import CheckpointError, InputError, first_line
 from zoo.fast.generation import OrderedGenerationMixin
 from zoo.models import ZooConfig, ZooForSequenceClassification
+from zoo.models.context import Context, check_distances
 from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, NoPosition, refuse_empty, refuse_packed, refuse_unread, task_saved
+from ..engine import EngineModel, NoPosition, refuse_added, refuse_empty, refuse_packed, refuse_unread, task_saved
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."  # How names of keys and values begin, of inputs and of outputs
@@ -66,6 +67,8 @@ class OnnxSession:
         known = {**given, BRANCH: torch.tensor([has_past])}
         known |= dict(zip((entry.name for entry in cached), pairs, strict=True))
         read = {entry.name: known[entry.name].contiguous().numpy() for entry in self.session.get_inputs()}
+        if below := [name for name, numbers in read.items() if name.endswith("_ids") and (numbers < 0).any()]:
+            raise InputError(f"{below[0]} has ids below 0, which ONNX Runtime counts from the end; valid: 0 and more")
         try:
             found = self.session.run(names, read)
         except Exception as error:  # its own exceptions have no common base but this one
@@ -73,6 +76,12 @@ class OnnxSession:
         outputs = dict(zip(names, map(torch.from_numpy, found), strict=True))
         present = [outputs.pop(entry.name.replace(PAST, PRESENT)) for entry in cached]
         return outputs, filled_cache(list(zip(present[::2], present[1::2], strict=True))) if present else None
+
+
+def check_labels(labels: Tensor, logits: Tensor) -> None:
+    """Require one label for each position of the logits: transformers' losses lay both end to end."""
+    if labels.shape != (shape := logits.shape[:-1]):
+        raise InputError(f"labels of shape {tuple(labels.shape)} were given for positions of {tuple(shape)}")
 
 
 def length_of(past: Cache | None) -> int:
@@ -103,7 +112,8 @@ class GraphModel(EngineModel):
         rows, length = input_ids.shape[0], seen + input_ids.shape[1]
         if attention_mask is None:
             attention_mask = input_ids.new_ones(rows, length)
-        if attention_mask.ndim != 2 or len(attention_mask) not in (1, rows) or attention_mask.shape[1] < length:
+        refuse_added(attention_mask)
+        if attention_mask.ndim != 2 or len(attention_mask) not in (1, rows) or attention_mask.shape[1] != length:
             raise InputError(
                 f"an attention_mask of shape {tuple(attention_mask.shape)} was given, which an engine might stretch; "
                 f"valid: {(rows, length)}, with 1 for real tokens, cached ones included"
@@ -159,7 +169,9 @@ class WholeModel(GraphModel):
         self.place(input_ids, mask)
         self.refuse_positions(position_ids, mask)
         given = {"input_ids": input_ids, "attention_mask": mask}
-        if decoder_input_ids is not None:
+        if self.config.is_encoder_decoder:
+            if decoder_input_ids is None:
+                decoder_input_ids = self.rules.decoder_inputs(input_ids, None, self.config)
             self.place(decoder_input_ids, None, stack=1)
             given["decoder_input_ids"] = decoder_input_ids
         given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -168,6 +180,8 @@ class WholeModel(GraphModel):
             return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         logits, loss = outputs["logits"], None
         if labels is not None:
+            if self.task != Task.SEQUENCE_CLASSIFICATION:
+                check_labels(labels, logits)
             if self.task == Task.MASKED_LM and self.config.masked_next_token:
                 labels = next_labels(labels)
             scored = {"logits": logits, "pooled_logits": logits, "labels": labels, "config": self.config}
@@ -199,13 +213,16 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
             position_ids = self.place(input_ids, attention_mask, seen)
         cast(NoPosition, self.positions[0]).check(seen + input_ids.shape[1], position_ids)
         mask = self.mask(attention_mask, input_ids, seen)
+        if self.positions[0].has_bias:
+            check_distances(Context(mask, None, None, given_positions=position_ids), is_decoder=True)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
         outputs, cache = self.sessions[WHOLE](given, past_key_values)
         logits, loss = outputs["logits"], None
-        if labels is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
         if isinstance(logits_to_keep, Tensor) or logits_to_keep:
             logits = keep_positions(logits, logits_to_keep)
+        if labels is not None:
+            check_labels(labels, logits)
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
         kept = cache if use_cache is not False else None
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=kept)
 
@@ -268,6 +285,7 @@ class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
         outputs, cache = self.sessions[DECODER](given, past_key_values)
         logits, loss = outputs["logits"], None
         if labels is not None:
+            check_labels(labels, logits)
             loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1], **kwargs)
         kept = cache if (self.config.use_cache if use_cache is None else use_cache) else None
         return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=kept, encoder_last_hidden_state=encoded)

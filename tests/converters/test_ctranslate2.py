@@ -165,6 +165,7 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
         ({"do_sample": True, "temperature": 0.0}, "temperature=0.0 is not valid"),
         ({"max_new_tokens": 0}, "max_new_tokens=0 is not valid"),
         ({"num_return_sequences": 2}, "number of hypotheses"),
+        ({"attention_mask": torch.tensor([[0, -1e9]])}, "values below 0"),
     ):
         with pytest.raises(ZooError, match=message):
             model.generate(asked["input_ids"], **options)

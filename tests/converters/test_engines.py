@@ -10,7 +10,7 @@ from command_line import run
 from native_models import zoo_model
 
 import zoo
-from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.base.errors import CheckpointError, ConfigError, InputError, UnsupportedOperationError, ZooError
 from zoo.converters import TARGETS
 from zoo.converters.onnx.graphs import write_onnx
 from zoo.training.generation import generate
@@ -93,6 +93,43 @@ def test_graphs_refuse_packed_documents_and_embeddings(exported_decoder):
     torch.testing.assert_close(loaded(input_ids=ids, position_ids=one).logits, loaded(input_ids=ids).logits)
     with pytest.raises(UnsupportedOperationError, match="have no inputs_embeds"):
         loaded(input_ids=ids, inputs_embeds=torch.zeros(1, 5, 8))
+
+
+@pytest.mark.parametrize("target", ["onnx", "openvino"])
+def test_graphs_refuse_what_their_model_does(target, decoder, exported_decoder):
+    loaded, ids = TARGETS.get(target).open(exported_decoder(target)[0]), torch.tensor([[5, 6, 7, 8, 9]])
+    for wrong in (
+        {"input_ids": ids - 6},
+        {"input_ids": ids, "attention_mask": (ids < 7) * -1e9},
+        {"input_ids": ids, "attention_mask": torch.ones(1, 7)},
+        {"input_ids": ids, "labels": ids.flatten()},
+        {"input_ids": ids, "labels": ids, "logits_to_keep": 2},
+    ):
+        for model in (decoder, loaded):
+            with pytest.raises(ZooError):
+                model(**wrong)
+    kept = {"input_ids": ids, "labels": ids[:, :2], "logits_to_keep": 2}
+    torch.testing.assert_close(loaded(**kept).loss, decoder(**kept, output_router_logits=False).loss)
+
+
+@pytest.mark.slow
+def test_distances_of_places_take_no_positions_in_a_graph(tmp_path):
+    model = zoo.build("alibi-decoder@tiny", "causal-lm", vocab_size=20, num_hidden_layers=1, seed=0)
+    zoo.export(model, tmp_path / "out", "onnx", fresh_process=False)
+    loaded, ids = TARGETS.get("onnx").open(tmp_path / "out"), torch.tensor([[5, 6, 7, 8]])
+    left, gap = torch.tensor([[0, 1, 1, 1]]), torch.tensor([[1, 0, 1, 1]])
+    for one in (model, loaded):
+        assert one.generate(ids, attention_mask=left, max_new_tokens=2).shape == (1, 6)
+        with pytest.raises(InputError, match="positions are distances of places"):
+            one.generate(ids, attention_mask=gap, max_new_tokens=2)
+
+
+@pytest.mark.slow
+def test_a_graph_makes_decoder_inputs_as_its_model_does(tmp_path):
+    model = zoo.build("vanilla@tiny", "feature-extraction", vocab_size=20, num_hidden_layers=1, seed=0)
+    zoo.export(model, tmp_path / "out", "onnx", fresh_process=False)
+    loaded, ids = TARGETS.get("onnx").open(tmp_path / "out"), torch.tensor([[5, 6, 7, 8]])
+    torch.testing.assert_close(loaded(ids).last_hidden_state, model(ids).last_hidden_state, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -67,10 +67,9 @@ def test_masks_and_rows_that_do_not_fit_are_refused(decoder, folder):
     loaded, ids = load_for(folder), torch.randint(3, 17, (3, 6))
     with torch.no_grad():
         wanted, cached = decoder(ids).logits, loaded(ids[:, :4]).past_key_values
-    for length in (6, 8):
-        found = loaded(ids, attention_mask=torch.ones(1, length, dtype=torch.long)).logits
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    for shape in ((3, 5), (2, 6), (3, 1, 6, 6)):
+    found = loaded(ids, attention_mask=torch.ones(1, 6, dtype=torch.long)).logits
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for shape in ((3, 5), (3, 8), (2, 6), (3, 1, 6, 6)):
         with pytest.raises(InputError, match=r"valid: \(3, 6\), with 1 for real tokens"):
             loaded(ids, attention_mask=torch.ones(shape, dtype=torch.long))
     with pytest.raises(InputError, match=r"shape \(3, 2\) was given"):
