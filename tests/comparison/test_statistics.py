@@ -152,6 +152,8 @@ def test_holm_goes_down_step_by_step():
     # Holm 1979: the smallest times their number, the next times one less, never below one before.
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02]) and holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
+    (alone,) = compare_all([Pairs([1.0, 1.1, 1.3])], others=3)  # the first of four tests
+    assert alone.adjusted == pytest.approx(4 * alone.p)
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 8])
