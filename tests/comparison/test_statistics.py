@@ -32,6 +32,7 @@ from zoo.comparison.results.statistics import (
     sign_p,
     smallest_difference,
     student_interval,
+    typical_spread,
     verdict,
 )
 
@@ -215,6 +216,9 @@ def test_power_is_that_of_a_simulation():
     assert seeds_needed(1.0, 100.0) == 2 and seeds_needed(1.0, 1e-6) is None
     # Cohen 1988, table 2.3 for paired samples: d = 0.5, 80 % by 34 pairs.
     assert seeds_needed(1.0, 0.5) == 34
+    both = [0.0, 1.0, 5.0], [2.0, 2.5, 2.0, 4.0]
+    pooled = math.sqrt(np.mean([np.var(one, ddof=1) for one in both]))
+    assert typical_spread(compare_all(list(map(Pairs, both)))) == (pytest.approx(pooled), 3, 2)
 
 
 def test_two_variants_are_called_the_same_in_one_of_twenty_where_they_are_not():
