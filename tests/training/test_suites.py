@@ -19,6 +19,7 @@ from zoo.base.errors import ConfigError, DataError, InputError, UnknownNameError
 from zoo.cli.main import cli
 from zoo.data.tokenizers.kinds import TOKENIZERS
 from zoo.training.suites import SUITES, Choice, ItemScore, MinimalPair, Option, SuiteResult, evaluate_suite
+from zoo.training.suites.results import Accuracy
 from zoo.training.suites.scoring import METHODS, option_scores
 
 MODEL = "llama-style.char-en"
@@ -178,6 +179,8 @@ def test_the_interval_holds_the_true_accuracy():
         low, high = SuiteResult("mine", METHODS[0], tuple(scores)).interval
         held += low <= 100 * sum(truth) / len(truth) <= high
     assert held / 400 >= 0.93
+    for end in Accuracy(right=3, items=4, ties=0).interval:  # Wilson 1927: where a test of the share would be at 5 %
+        assert abs(0.75 - end / 100) == pytest.approx(1.959964 * math.sqrt(end / 100 * (1 - end / 100) / 4), rel=1e-6)
 
 
 def test_the_overall_accuracy_is_the_mean_over_paradigms():
