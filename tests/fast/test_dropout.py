@@ -38,6 +38,12 @@ def test_what_stays_keeps_the_expectation(dtype):
     assert dropped.double().mean().item() == pytest.approx(2.0, abs=0.02)
 
 
+def test_a_rate_is_a_whole_number_of_levels_by_which_the_rest_is_scaled():
+    torch.manual_seed(0)
+    noise = noise_like(torch.empty(16 * SIZE, dtype=torch.float64), 1.4 / 65536)
+    assert int((noise == 0).sum()) == pytest.approx(64, abs=32) and noise.max().item() == 65536 / 65535
+
+
 def test_gradients_are_dropped_with_their_elements():
     states = torch.randn(100, 100, requires_grad=True)
     dropped = dropout(states, 0.3, training=True)
