@@ -29,7 +29,7 @@ REVERSE = "reverse:train_examples=40,heldout_examples=8"
 @pytest.fixture(scope="module")
 def trained(few, tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "model"
-    return train("pre-norm", data=few, output_dir=folder, **tiny), folder
+    return train("pre-norm", data=few, output_dir=folder, per_device_eval_batch_size=5, **tiny), folder
 
 
 def test_padding_is_not_counted(trained, few):
