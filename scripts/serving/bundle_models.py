@@ -21,38 +21,31 @@ CLOSE = 2e-5
 """Largest difference of outputs relative to the largest one, as in the zoo's own comparison of exports."""
 
 
-def export(folder: Path) -> None:
-    """Write bundles, a folder for each variant, and what the zoo computes."""
+def export(folder: Path, variants: list[str]) -> None:
+    """Write bundles, a folder for each variant, by default of all, and what the zoo computes."""
     from safetensors.torch import save_file
 
     import zoo
     from zoo.converters import fresh
     from zoo.converters.matrix import small_model
-    from zoo.converters.verification import flat, neutral_generation, sample_inputs
+    from zoo.converters.verification import questions
     from zoo.models import TASK_CLASSES
     from zoo.registry import VARIANTS
 
-    for name in zoo.list_variants():
+    for name in variants or zoo.list_variants():
         task = VARIANTS.get(name).tasks[0]
         model = small_model(name, task).eval()
         zoo.export(model, folder / name, "bundle", fresh_process=False)
-        batches = sample_inputs(model)
-        request = {
-            "class_name": TASK_CLASSES[task][0],
-            "trust_remote_code": True,
-            "output": "last_hidden_state" if task == "feature-extraction" else "logits",
-            "generate": neutral_generation(model.config),
-            "batches": {batch: list(given) for batch, given in batches.items()},
-        }
+        _, inputs, asked = questions(model)
+        request = {"class_name": TASK_CLASSES[task][0], "trust_remote_code": True, **asked}
         (folder / name / "request.json").write_text(json.dumps(request))
-        inputs = flat(batches)
         save_file(inputs, folder / name / "inputs")
         save_file(fresh.compute(model, request, inputs), folder / name / "expected")
         print(name, flush=True)
 
 
-def load(folder: Path) -> int:
-    """Load bundles in this environment, and record what came of each; 1 if one failed."""
+def load(folder: Path, record_file: Path) -> int:
+    """Load bundles in this environment, and record the results; 1 if one failed."""
     from safetensors.torch import load_file
 
     sys.path.insert(0, str(ROOT / "converters"))
@@ -70,15 +63,15 @@ def load(folder: Path) -> int:
         else:
             models[place.name] = compared(found, load_file(place / "expected"))
         print(version("transformers"), place.name, models[place.name], flush=True)
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record = json.loads(record_file.read_text()) if record_file.exists() else {}
     record[version("transformers")] = {"torch": version("torch"), "models": models}
-    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    record_file.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return int(any(is_bad(result) for result in models.values()))
 
 
 def compared(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
     """Measure the difference of outputs relative to the largest, and whether tokens are the same."""
-    outputs = [name for name in expected if name.endswith(".output")]
+    outputs = [name for name in expected if name.endswith((".output", ".steps"))]
     tokens = [name for name in expected if name.endswith(".tokens")]
     apart = [
         float((found[name] - expected[name]).abs().max() / expected[name].abs().max().clamp(1)) for name in outputs
@@ -115,10 +108,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("export", "load", "table"))
     parser.add_argument("folder", nargs="?", type=Path, help="where the bundles are")
+    parser.add_argument("variants", nargs="*", help="variants to export, by default all")
+    parser.add_argument("--record", type=Path, default=RECORD, help="where results of `load` are added")
     given = parser.parse_args()
     steps: dict[str, Callable[[], Any]] = {
-        "export": lambda: export(given.folder),
-        "load": lambda: load(given.folder),
+        "export": lambda: export(given.folder, given.variants),
+        "load": lambda: load(given.folder, given.record),
         "table": lambda: print(table()),
     }
     sys.exit(steps[given.what]())

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import json
 import subprocess
 import sys
 import types
@@ -145,3 +146,13 @@ def test_the_table_is_what_was_recorded(script, argument):
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert not any(word in table for word in ("fails", "other tokens", "error"))
     assert table in (root / "docs/transformers.md").read_text(encoding="utf-8")
+
+
+def test_bundles_are_compared_in_an_environment(tmp_path):
+    script = str(Path(__file__).parents[2] / "scripts/serving/bundle_models.py")
+    folder, record = str(tmp_path / "bundles"), tmp_path / "record.json"
+    subprocess.run([sys.executable, script, "export", folder, "gpt2-style"], check=True)
+    subprocess.run([sys.executable, script, "load", folder, "--record", str(record)], check=True)
+    (found,) = json.loads(record.read_text(encoding="utf-8")).values()
+    assert found["models"]["gpt2-style"]["largest"] < 1e-5
+    assert found["models"]["gpt2-style"]["same"]
