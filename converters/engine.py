@@ -112,7 +112,7 @@ def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) ->
 UNREAD = (
     *("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds", "causal_rows"),
     *("position_ids", "decoder_position_ids", "decoder_input_ids", "decoder_attention_mask"),
-    *("past_key_values", "encoder_outputs", "logits_to_keep", "loss_smoothing", "z_loss"),
+    *("past_key_values", "cache", "encoder_outputs", "logits_to_keep", "loss_smoothing", "z_loss"),
 )
 """Arguments that change outputs, and that exports do not read unless a model names them."""
 

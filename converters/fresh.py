@@ -72,12 +72,11 @@ def read_on(model: Any, given: dict[str, Any], steps: int) -> Any:
     if "decoder_input_ids" in given:
         given["encoder_outputs"] = model.get_encoder()(input_ids=given.pop("input_ids"))
     text = "decoder_input_ids" if "encoder_outputs" in given else "input_ids"
-    past, found, ids = None, [], given[text]
+    past, found, ids = dict[str, Any](), [], given[text]
     for piece in (ids[:, :-steps], *ids[:, -steps:].split(1, dim=1)):
-        outputs = model(**{**given, text: piece}, past_key_values=past, use_cache=True)
-        if "past_key_values" not in outputs:  # a class without a cache
-            return model(**given).logits[:, -steps:]
-        past = outputs.past_key_values
+        outputs = model(**{**given, text: piece, **past}, use_cache=True)
+        if not (past := {name: outputs[name] for name in {"past_key_values", "cache"} & set(outputs)}):
+            return model(**given).logits[:, -steps:]  # a class without a cache
         found.append(outputs.logits[:, -1:])
     return torch.cat(found[1:], dim=1)
 

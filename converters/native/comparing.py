@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
 from zoo.base.errors import first_line
+from zoo.fast.preallocated_cache import CACHE_NAME
 from zoo.models import MIXERS, POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.models.parts import option
 from zoo.registry import Task
@@ -284,9 +285,9 @@ def generated(model: Any, growth: Growth) -> Tensor:
         if inputs:
             given["encoder_outputs"] = model.get_encoder()(**inputs)
         for length in growth.lengths:
-            options = {"use_cache": True, "next_sequence_length": 1 if "past_key_values" in given else None}
+            options = {"use_cache": True, "next_sequence_length": 1 if CACHE_NAME in given else None}
             step = model.prepare_inputs_for_generation(text[:, :length], **given, **options)
             outputs = model(**step, return_dict=True)
-            given["past_key_values"] = outputs.past_key_values
+            given[CACHE_NAME] = getattr(outputs, CACHE_NAME)
             found.append(outputs.logits[0, -1:].cpu())
     return torch.cat(found)

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import (
 from zoo.base.errors import CheckpointError, InputError, first_line
 from zoo.fast.generation import OrderedGenerationMixin
 from zoo.models import ZooConfig, ZooForSequenceClassification
-from zoo.models.context import Context, check_distances
+from zoo.models.context import Context, cache_of_either_name, check_distances
 from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
@@ -205,6 +205,7 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
         logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         refuse_unread(kwargs)
         refuse_packed(position_ids, attention_mask)
         refuse_empty(input_ids)
@@ -223,8 +224,7 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
         if labels is not None:
             check_labels(labels, logits)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
-        kept = cache if use_cache is not False else None
-        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=kept)
+        return CausalLMOutputWithPast(loss, logits, cache if use_cache is not False else None)
 
 
 class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
@@ -259,6 +259,7 @@ class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         refuse_unread(kwargs)
         if encoder_outputs is None:
             if input_ids is None:
@@ -288,7 +289,7 @@ class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
             check_labels(labels, logits)
             loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1], **kwargs)
         kept = cache if (self.config.use_cache if use_cache is None else use_cache) else None
-        return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=kept, encoder_last_hidden_state=encoded)
+        return Seq2SeqLMOutput(loss, logits, kept, encoder_last_hidden_state=encoded)
 
 
 class GraphEncoder:

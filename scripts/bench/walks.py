@@ -24,6 +24,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
 from zoo.analysis.source_listing import function_of, is_function
+from zoo.fast.preallocated_cache import CACHE_NAME
 
 ROOT = Path(zoo.__file__).parents[1]
 FOLDERS = tuple(f"{ROOT / folder}/" for folder in ("zoo", "registry", "converters"))
@@ -89,7 +90,7 @@ def cached_step(files: ExitStack) -> Callable[[], Any]:
     """A step of a decoder with a cache."""
     model, ids = zoo.build(NAME).eval(), torch.arange(3, 11)[None]
     with torch.no_grad():
-        cache = model(input_ids=ids, use_cache=True).past_key_values
+        cache = getattr(model(input_ids=ids, use_cache=True), CACHE_NAME)
     return torch.no_grad()(lambda: model(input_ids=ids[:, :1], past_key_values=cache, use_cache=True))
 
 

@@ -17,7 +17,7 @@ from zoo.base.errors import ConfigError, ZooError
 from zoo.fast import captured_steps
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.guards import can_be_captured
-from zoo.fast.preallocated_cache import ROOM
+from zoo.fast.preallocated_cache import CACHE_NAME, ROOM
 from zoo.fast.switches import fast_paths
 from zoo.testing.subjects import randomize, token_ids
 
@@ -210,11 +210,11 @@ def test_a_step_that_is_wrong_is_the_forward_s_error(ids, message):
     model = new_model()
     cache = write(model, return_dict_in_generate=True).past_key_values
     with fast_paths(graph_capture="always"), torch.no_grad(), captured_steps.replayed_steps(model):
-        model(input_ids=torch.tensor([[3], [4]]), past_key_values=cache, use_cache=True)
+        model(input_ids=torch.tensor([[3], [4]]), **{CACHE_NAME: cache}, use_cache=True)
         seen = cache.get_seq_length()
         assert captured(model) == [True, True], "of generate's steps, and of this one, which has no positions"
         with pytest.raises((ZooError, RuntimeError), match=message):
-            model(input_ids=torch.tensor(ids)[:, None], past_key_values=cache, use_cache=True)
+            model(input_ids=torch.tensor(ids)[:, None], **{CACHE_NAME: cache}, use_cache=True)
     assert cache.get_seq_length() == seen, "the cache holds what was not computed"
 
 

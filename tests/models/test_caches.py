@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache, StaticCache
 
-from zoo.base.errors import UnsupportedOperationError
+from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.fast import fast_paths
+from zoo.fast.preallocated_cache import CACHE_NAME
 from zoo.testing.generating import assert_same_text, generate
 from zoo.testing.subjects import SOURCE_LENGTH, new_subject
 
@@ -35,18 +36,42 @@ def test_a_given_cache_is_continued_rightly(settings, make):
         assert_same_text(generate(subject), expected, "with transformers' own cache = without")
 
 
+@pytest.mark.parametrize("name", ["past_key_values", "cache"])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_a_decoder_steps_through_a_given_cache(settings):
+def test_a_decoder_steps_through_a_given_cache(settings, name):
     subject = new_subject(f"llama-style:{settings}", "causal-lm")
     ids = subject.inputs()["input_ids"]
     for cache in (None, DynamicCache(config=subject.config), DynamicCache()):
         pieces = []
         for token in ids.split(1, dim=1):
             with torch.no_grad():
-                outputs = subject.model(token, past_key_values=cache, use_cache=True)
-            cache = outputs.past_key_values
+                outputs = subject.model(token, **{name: cache}, use_cache=True)
+            cache = getattr(outputs, CACHE_NAME)
             pieces.append(outputs.logits)
         torch.testing.assert_close(torch.cat(pieces, dim=1), subject.run())
+
+
+@pytest.mark.parametrize(
+    ("variant", "task"),
+    [
+        ("llama-style", "causal-lm"),
+        ("pre-norm", "seq2seq-lm"),
+        ("pre-norm", "feature-extraction"),
+        ("bert-style", "feature-extraction"),
+        ("bert-style", "sequence-classification"),
+    ],
+)
+def test_either_name_of_a_cache_is_read_and_two_caches_are_refused(variant, task):
+    subject = new_subject(variant, task)
+    outputs = []
+    for name in ("past_key_values", "cache"):
+        prefix = dynamic(None) if subject.config.is_encoder_decoder else DynamicCache()
+        with torch.no_grad():
+            subject.model(**subject.inputs(), **{name: prefix})
+        outputs.append(prefix.get_seq_length())
+    assert outputs[0] == outputs[1] > 0
+    with pytest.raises(InputError, match="names of one argument"):
+        subject.model(**subject.inputs(), past_key_values=prefix, cache=DynamicCache())
 
 
 def test_a_window_bounds_self_attention_alone():

@@ -24,7 +24,7 @@ from transformers.utils import logging
 
 from .graph_capture import SHORTEST, CapturedGraph, Program, capture, compile_graph
 from .guards import Guards, can_be_captured
-from .preallocated_cache import GrowingLayer, SourceLayer, self_attention_cache
+from .preallocated_cache import CACHE_NAME, GrowingLayer, SourceLayer, self_attention_cache
 from .prepacked_linear import (
     PrepackedLayers,
     PrepackedWeights,
@@ -62,7 +62,7 @@ class DecodeStep:
     @classmethod
     def of(cls, arguments: dict[str, Any], *, drops_masks: bool) -> DecodeStep | None:
         """A step of these arguments, None if it is no decode step; `drops_masks` drops those without padding."""
-        cache = arguments["past_key_values"]
+        cache = arguments[CACHE_NAME]
         tensors: dict[str, Tensor] = {}
         flags: dict[str, Any] = {}
         for name, value in arguments.items():
@@ -134,7 +134,7 @@ class DecodeStep:
             for name, tensor in self.tensors.items()
         )
         beams = tuple(layer.num_beams for layer in self.source_layers)
-        return shapes, tuple(self.flags.items()), tuple(layer.dtype for layer in self.own_layers), beams
+        return shapes, tuple(self.flags.items()), tuple(layer.keys.dtype for layer in self.own_layers), beams
 
     @property
     def memory(self) -> list[Tensor]:
@@ -156,7 +156,7 @@ class DecodeStep:
                 arguments["encoder_outputs"] = BaseModelOutput(last_hidden_state=arguments["encoder_outputs"])
             first, last = len(self.tensors), len(inputs) - len(self.lengths)
             cache = self.with_memory(inputs[first:last], seen=inputs[last])
-            logits = forward(**arguments, **self.flags, past_key_values=cache).logits
+            logits = forward(**arguments, **self.flags, **{CACHE_NAME: cache}).logits
             layers = self_attention_cache(cache).layers
             return (logits, *(states for layer in layers for states in (layer.keys, layer.values)))
 
@@ -234,7 +234,7 @@ class CapturedStep:
         except (IndexError, RuntimeError):  # a token or position out of range: the forward raises the better error
             return None
         step.advance(states)
-        return self.output(logits=logits, past_key_values=step.cache)
+        return self.output(**{"logits": logits, CACHE_NAME: step.cache})
 
 
 class StepReplayer:
@@ -396,7 +396,7 @@ def with_captured_steps(forward: Forward) -> Forward:
     @wraps(forward)
     def step_forward(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
         replayer = None if torch.compiler.is_compiling() else _replayer.get()
-        if replayer is None or replayer.model is not self or args or kwargs.get("past_key_values") is None:
+        if replayer is None or replayer.model is not self or args or kwargs.get(CACHE_NAME) is None:
             return forward(self, *args, **kwargs)
         return replayer.forward(lambda **arguments: forward(self, **arguments), kwargs)
 

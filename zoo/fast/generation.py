@@ -19,7 +19,7 @@ from zoo.base.errors import ConfigError, UnsupportedBackendError, UnsupportedOpe
 
 from .captured_steps import PREPACK_AFTER, captured_steps_of, replayed_steps
 from .graph_capture import SHORTEST
-from .preallocated_cache import hold_every_row, let_grow
+from .preallocated_cache import CACHE_NAME, hold_every_row, let_grow
 from .switches import current, fast_paths
 
 
@@ -100,9 +100,11 @@ class Generation(TargetGeneration):
         attention_mask: Any = None,
         inputs_embeds: Tensor | None = None,
         is_first_iteration: bool | None = False,
+        cache: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Prepare a step as transformers does, and recompute a cache with keys that are rotated for another length."""
+        past_key_values = past_key_values if cache is None else cache
         if past_key_values is not None and (position := self.get_decoder().position).changes_after(self.config):
             embeds = None if self.config.is_encoder_decoder else inputs_embeds
             written = 0 if embeds is None else embeds.shape[1]
@@ -139,7 +141,7 @@ class Generation(TargetGeneration):
                 "assistant out"
             )
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, *args, **kwargs)
-        cache = model_kwargs.get("past_key_values")
+        cache = model_kwargs.get(CACHE_NAME)
         if mode == GenerationMode.ASSISTED_GENERATION and isinstance(cache, QuantizedCache):
             raise UnsupportedOperationError(
                 "assisted generation was asked with a quantized cache, which transformers cannot crop; leave one out"
@@ -164,7 +166,7 @@ class CachedGenerationMixin(OrderedGenerationMixin, Generation):
             )
         with replayed_steps(self):
             written = super().generate(*args, **kwargs)
-        hold_every_row(getattr(written, "past_key_values", None))
+        hold_every_row(getattr(written, CACHE_NAME, None))
         return written
 
     # transformers reads the signature. As a decorator, `wraps` would make it a function without self for type checkers.
@@ -208,9 +210,9 @@ class CachedGenerationMixin(OrderedGenerationMixin, Generation):
     def _prepare_cache_for_generation(
         self: Any, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        given = model_kwargs.get("past_key_values")
+        given = model_kwargs.get(CACHE_NAME)
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
         if given is None and current().cache_room != "never":
             copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
-            let_grow(model_kwargs.get("past_key_values"), copies, generation_config.max_length or 0)
+            let_grow(model_kwargs.get(CACHE_NAME), copies, generation_config.max_length or 0)
         return result

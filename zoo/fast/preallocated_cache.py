@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutputWithPast
+
+CACHE_NAME = "cache" if "cache" in {one.name for one in fields(BaseModelOutputWithPast)} else "past_key_values"
+"""transformers' name of a cache in outputs and in generation: `cache` from 5.24 on."""
 
 ROOM = 64  # Minimum of spare positions per allocation
 SHARE = 8  # Spare positions as a fraction of the length; each position is copied about this many times in all

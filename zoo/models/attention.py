@@ -11,6 +11,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from zoo.fast.attention import BACKENDS, attention
 from zoo.fast.attention_backends import eager_attention
 from zoo.fast.modules import Identity
+from zoo.fast.preallocated_cache import CACHE_NAME
 
 from .choices import AttentionScale, QKNorm
 from .configuration import ZooConfig
@@ -145,6 +146,8 @@ class Attention(nn.Module):
         backend = kwargs.pop("attn_implementation", None) or self.config._attn_implementation
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(backend, eager_attention)
         attend = partial(self.attend, interface=attend, attn_implementation=backend, position_bias=position_bias)
+        if "cache" in kwargs and CACHE_NAME == "cache":  # pages, which backends stored before transformers 5.24
+            key, value = kwargs.pop("cache").update(key, value, self.layer_idx, kwargs=kwargs)
         mixed, weights = attend(query, key, value, attention_mask, scaling=self.scaling, **kwargs)
         return self.merge_heads(mixed, hidden_states, own), weights
 

@@ -13,6 +13,7 @@ from zoo.fast.modules import Dropout
 
 from .capabilities import SERVING
 from .configuration import ZooConfig
+from .context import cache_of_either_name
 from .embedding import SinusoidalPosition
 from .norms import build_norm
 from .parts import ACTIVATIONS
@@ -83,7 +84,8 @@ class Classifier(ZooPreTrainedModel):
                 num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
                 attention backends.
 
         Returns:
@@ -91,11 +93,12 @@ class Classifier(ZooPreTrainedModel):
             `classifier_positions` (batch_size, classifier_positions, num_labels); the loss if labels are given, and the
             outputs that were requested.
         """
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         attention_mask = self.model.padding_mask(attention_mask, input_ids)
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}  # a decoder has none
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids, **types}
-        cache = {"past_key_values": past_key_values, "use_cache": False}
-        outputs = self.model(**given, inputs_embeds=inputs_embeds, **{**cache, **kwargs})
+        caching = {"past_key_values": past_key_values, "use_cache": False}
+        outputs = self.model(**given, inputs_embeds=inputs_embeds, **{**caching, **kwargs})
         if past_key_values is not None and isinstance(attention_mask, Tensor):  # the prefix has no hidden states
             attention_mask = attention_mask[:, -outputs.last_hidden_state.shape[1] :]
         logits = self.classifier(self.dropout(self.pool(outputs.last_hidden_state, attention_mask)))

@@ -11,9 +11,11 @@ from transformers.utils.generic import can_return_tuple
 from zoo.base.errors import InputError
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.generation import CachedGenerationMixin
+from zoo.fast.preallocated_cache import CACHE_NAME
 from zoo.fast.unpad_layers import mask_to_last_label, projected_positions
 
 from .configuration import ZooConfig
+from .context import cache_of_either_name
 from .encoder_decoder import RECORDED, ZooEncoderDecoder
 from .feed_forwards.routing import routed_tokens
 from .language_modeling import LanguageModel
@@ -110,13 +112,15 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
                 attention backends.
 
         Returns:
             `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if labels are given, the cache,
             and the outputs that were requested.
         """
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         predicted = None
         if labels is not None:
             use_cache = False
@@ -156,9 +160,9 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             logits, loss = self.logits_and_loss(predicted.unpad(states), predicted.unpad(labels), **options)
             logits = None if logits is None else predicted.pad(logits)
         output = Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
+            loss,
+            logits,
+            getattr(outputs, CACHE_NAME),
             decoder_hidden_states=outputs.decoder_hidden_states,
             decoder_attentions=outputs.decoder_attentions,
             cross_attentions=outputs.cross_attentions,

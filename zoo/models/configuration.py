@@ -76,7 +76,7 @@ class ZooConfig(Fields, PreTrainedConfig):
     model_type = MODEL_TYPE
     # Before 5.20, transformers builds `ZooConfig()` to compare with, for which a bundle lacks the default parts.
     has_no_defaults_at_init = True
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["past_key_values", "cache"]
     # transformers reads it to detect rotary settings per layer type.
     _rope_type_labels = LAYER_TYPES
     # TRL reads it of every model that is not one of transformers' own classes.

@@ -24,6 +24,7 @@ from transformers.masking_utils import (
 from transformers.utils.import_utils import is_tracing
 
 from zoo.base.errors import InputError, enumerate_names
+from zoo.fast.preallocated_cache import CACHE_NAME
 from zoo.fast.unpad_layers import packed_rows
 from zoo.fast.unpadding import UnpaddedMask, Unpadding
 
@@ -36,7 +37,7 @@ def padding_mask(
     hidden_states: Tensor,
     attention_mask: Tensor | None,
     position_ids: Tensor | None = None,
-    past_key_values: Cache | None = None,
+    **cache: Cache | None,
 ) -> Any:
     """The mask of layers without attention, which carry a state from token to token.
 
@@ -44,11 +45,13 @@ def padding_mask(
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
         position_ids: *Shape:* (batch_size or 1, seq_len)
+        cache: States of earlier tokens, by transformers' name of a cache.
 
     Returns:
         1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if every
         row holds one document from its first position on, and without padding with a cache.
     """
+    past_key_values = cache.get(CACHE_NAME)
     if attention_mask is None:
         return separate_documents(hidden_states, position_ids, past_key_values)
     if attention_mask.ndim != 2:
@@ -245,11 +248,11 @@ def self_attention_masks(config: ZooConfig, states: Tensor, context: Context, la
     masks = masks_by_type(mask, layer_types) if isinstance(mask, dict) else dict.fromkeys(layer_types, mask)
     if isinstance(mask, UnpaddedMask):
         return masks
-    options: dict[str, Any] = {"past_key_values": context.cache}
+    options: dict[str, Any] = {CACHE_NAME: context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
         if context.given_positions is not None and context.is_first and is_tracing(states):
-            options["past_key_values"] = None  # with any cache, transformers does not separate documents
+            options[CACHE_NAME] = None  # with any cache, transformers does not separate documents
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, states, masks[kind], **options) for kind in masks}
 
 
@@ -317,6 +320,21 @@ def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
     alike = config.sliding_window is None and getattr(config, "layer_types", None) is None
     cache = DynamicCache() if alike else prepare_cache(DynamicCache(config=config))
     return EncoderDecoderCache(cache, DynamicCache()) if has_source else cache
+
+
+def cache_of_either_name(past_key_values: Cache | None, options: dict[str, Any]) -> Cache | None:
+    """The cache by transformers' former name or, taken out of a forward's `options`, by that of 5.24.
+
+    Pages of continuous batching stay among the options, for attention.
+    """
+    if not isinstance(options["cache"], Cache | None):
+        return past_key_values
+    cache = options.pop("cache")
+    if None not in (past_key_values, cache) and past_key_values is not cache:
+        raise InputError(
+            "cache and past_key_values are two names of one argument, and each was given another; give one"
+        )
+    return past_key_values if cache is None else cache
 
 
 def prepare_cache(past_key_values: Cache, source_len: int = 0) -> Cache:

@@ -8,8 +8,10 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from zoo.base.errors import ConfigError
+from zoo.fast.preallocated_cache import CACHE_NAME
 
 from .configuration import ZooConfig
+from .context import cache_of_either_name
 from .pretrained import BODIES, CallOptions, ZooModel
 from .stack import ZooDecoder, ZooEncoder
 
@@ -113,7 +115,8 @@ class ZooEncoderDecoder(ZooModel):
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, source_len, hidden_size)
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
             use_cache: Whether to return keys and values.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and arguments of attention backends.
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, and arguments of attention backends.
 
         Returns:
             `last_hidden_state`, *Shape:* (batch_size, target_len, hidden_size), the cache, the encoder's last hidden
@@ -122,6 +125,7 @@ class ZooEncoderDecoder(ZooModel):
         Raises:
             InputError: Without a decoder input.
         """
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         for option in RECORDED:  # the decoder's configuration is a copy
             kwargs.setdefault(option, getattr(self.config, option, False))
         routed = {"is_token": kwargs.pop("is_token")} if "is_token" in kwargs else {}  # of the target
@@ -148,8 +152,8 @@ class ZooEncoderDecoder(ZooModel):
             **kwargs,
         )
         output = Seq2SeqModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
+            decoder_outputs.last_hidden_state,
+            getattr(decoder_outputs, CACHE_NAME),
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,

@@ -13,9 +13,11 @@ from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.fast.modules import Identity
+from zoo.fast.preallocated_cache import CACHE_NAME
 
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
+from .context import cache_of_either_name
 from .feed_forwards.routing import Router, has_router_loss, routed_tokens, with_router_loss
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
@@ -196,22 +198,24 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
         Returns:
             `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if labels are given, the cache, and
             what was asked for. In training, the loss may contain that of routers and of further tokens.
         """
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         use_cache = bool(use_cache) if labels is not None and past_key_values is None else use_cache
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
         kwargs |= {} if labels is None else routed_tokens(self.config, attention_mask, labels, input_ids, inputs_embeds)
-        cache = {"past_key_values": past_key_values, "use_cache": use_cache}
-        outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
+        caching = {"past_key_values": past_key_values, "use_cache": use_cache}
+        outputs = self.model(**given, inputs_embeds=inputs_embeds, **caching, **kwargs)
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
-        kept = (outputs.past_key_values, outputs.hidden_states, outputs.attentions)
-        output = CausalLMOutputWithPast(loss, logits, *kept)
+        recorded = (outputs.hidden_states, outputs.attentions)
+        output = CausalLMOutputWithPast(loss, logits, getattr(outputs, CACHE_NAME), *recorded)
         if self.mtp is not None and self.training and labels is not None:
             output = self.mtp(output, self, outputs, labels, inputs_embeds, **given, **options)
         return self.balanced(output, outputs, attention_mask, labels, kwargs) if "router_logits" in outputs else output
@@ -304,7 +308,8 @@ class ZooForMaskedLM(LanguageModel):
             causal_rows: True for rows in which a position sees only itself and earlier ones; with `masked_next_token`.
                 The loss is then the mean over causal rows and the mean over the others, weighted by numbers of rows.
                 *Shape:* (batch_size,)
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
         Returns:

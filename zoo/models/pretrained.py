@@ -66,7 +66,7 @@ class ZooPreTrainedModel(AttentionBackends):
     all_tied_weights_keys: dict[str, str]
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _skip_keys_device_placement = ["past_key_values"]
+    _skip_keys_device_placement = ["past_key_values", "cache"]
     _keep_in_fp32_modules_strict = IN_FLOAT32
     _can_compile_fullgraph = True
     ties: ClassVar[dict[str, tuple[str, str]]] = {}

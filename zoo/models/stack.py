@@ -19,6 +19,7 @@ from .configuration import ZooConfig
 from .context import (
     Context,
     EarlierLayers,
+    cache_of_either_name,
     check_distances,
     new_cache,
     packs_documents,
@@ -162,7 +163,8 @@ class ZooEncoder(ZooStack):
             token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
                 *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix that every position sees (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
             `last_hidden_state`, *Shape:* (batch_size, seq_len, hidden_size), and what was asked for.
@@ -172,6 +174,7 @@ class ZooEncoder(ZooStack):
             SequenceTooLongError: When the input is longer than the position table.
             InputError: When the mask leaves out the prefix.
         """
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         if self.transformer.attention_mask is not None:
             attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
@@ -233,7 +236,8 @@ class ZooDecoder(ZooStack):
             encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
             use_cache: Whether to return keys and values; a new cache is made if none is given, and none for packed
                 documents, as it does not keep where they begin.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:
             `last_hidden_state`, *Shape:* (batch_size, seq_len, hidden_size), the cache, and what was asked for. Hidden
@@ -245,6 +249,7 @@ class ZooDecoder(ZooStack):
             SequenceTooLongError: When the sequence is longer than the position table.
             InputError: When the mask leaves out cached positions, or documents are packed where a cache is given.
         """
+        past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         if self.transformer.attention_mask is not None:
             attention_mask = self.padding_mask(attention_mask, input_ids)
         looks = attention_mask is None and position_ids is not None

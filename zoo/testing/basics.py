@@ -15,6 +15,7 @@ from torch import Tensor
 from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.base.manifest import MANIFEST_FILE
 from zoo.building.builder import build, count_parameters
+from zoo.fast.preallocated_cache import CACHE_NAME
 from zoo.models import ATTENTIONS, TASK_CLASSES
 from zoo.models.parts import PART_FIELDS, POSITIONS
 
@@ -74,7 +75,7 @@ def check_gaps_in_a_mask_change_nothing(subject: Subject) -> None:
             given = {"attention_mask": mask[:, :seen], "position_ids": positions, "past_key_values": cache}
             with torch.no_grad():
                 outputs = subject.body(input_ids=piece, use_cache=uses_cache, **given)
-            cache = outputs.past_key_values
+            cache = getattr(outputs, CACHE_NAME)
             read.append(outputs.last_hidden_state)
         for row, (states, real) in enumerate(zip(torch.cat(read, dim=1), mask.bool(), strict=True)):
             what = f"row {row} with gaps, read in turns of {turns}{', cached' if uses_cache else ''} = without gaps"

@@ -8,7 +8,7 @@ import torch
 from transformers.cache_utils import EncoderDecoderCache
 
 from zoo.fast.captured_steps import captured_steps_of
-from zoo.fast.preallocated_cache import GrowingLayer, self_attention_cache
+from zoo.fast.preallocated_cache import CACHE_NAME, GrowingLayer, self_attention_cache
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 
@@ -47,7 +47,7 @@ def check_replayed_steps_change_nothing(subject: Subject) -> None:
     with fast_paths(graph_capture="always", prepacked_weights="always"):
         replayed = generate(subject, model, **settings)
     assert_same_text(replayed, plain, "replayed steps = forwards")
-    layers = self_attention_cache(plain.past_key_values).layers
+    layers = self_attention_cache(getattr(plain, CACHE_NAME)).layers
     captured = captured_steps_of(model)
     on_cpu = model.device.type == "cpu"
     expected = on_cpu and captured is not None and all(type(layer) is GrowingLayer for layer in layers)
@@ -59,7 +59,7 @@ def check_replayed_steps_change_nothing(subject: Subject) -> None:
 def check_generation_with_a_cache_equals_without(subject: Subject) -> None:
     """Greedy generation is the same with a cache, without one, and written out as repeated argmax."""
     cached = generate(subject)
-    assert cached.past_key_values is not None, "generation made no cache"
+    assert getattr(cached, CACHE_NAME) is not None, "generation made no cache"
     assert_same_text(cached, generate(subject, use_cache=False), "generation with a cache = without")
     inputs = subject.inputs()
     config = subject.config
@@ -132,7 +132,7 @@ def check_a_text_can_be_read_in_pieces(subject: Subject) -> None:
     for piece in inputs[name].split([3, 1, 2, TARGET_LENGTH - 6], dim=1):
         with torch.no_grad():
             outputs = subject.model(**{**inputs, name: piece}, past_key_values=cache, use_cache=True)
-        cache = outputs.past_key_values
+        cache = getattr(outputs, CACHE_NAME)
         pieces.append(outputs.logits)
     assert_equal(torch.cat(pieces, dim=1), whole, "a text read in pieces = at once")
     if isinstance(cache, EncoderDecoderCache):

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from zoo.analysis.inputs import inputs_of
 from zoo.analysis.measuring.flops import without_values
 from zoo.fast.chunked_loss import ChunkedCrossEntropy, chunk_size_for
+from zoo.fast.preallocated_cache import CACHE_NAME
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
@@ -111,7 +112,8 @@ def cache_bytes(model: ZooPreTrainedModel, seq_len: int) -> int:
     """Find the memory of the cache of one sequence, in bfloat16, by reading that many tokens."""
     with HollowMode(), fast_paths(unpadding="never"):
         hollow = without_values(model, torch.bfloat16)
-        cache = hollow(**inputs_of(model, torch.empty(1, seq_len, dtype=torch.long)), use_cache=True).past_key_values
+        outputs = hollow(**inputs_of(model, torch.empty(1, seq_len, dtype=torch.long)), use_cache=True)
+        cache = getattr(outputs, CACHE_NAME)
         is_pair = model.config.is_encoder_decoder
         caches = (cache.self_attention_cache, cache.cross_attention_cache) if is_pair else (cache,)
         kept = pytree.tree_leaves([list(vars(layer).values()) for one in caches for layer in one.layers])
