@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         training as training,
         variants as variants,
     )
+    from zoo.base.errors import ZooError, ZooWarning
     from zoo.comparison.benchmarks import bench
     from zoo.comparison.benchmarks.claims import claims
     from zoo.building.builder import config
@@ -64,6 +65,8 @@ _SUBMODULES = _DECLARED.pop("zoo")
 _HOMES = {name: home for home, names in _DECLARED.items() for name in names}
 
 __all__ = [
+    "ZooError",
+    "ZooWarning",
     "__version__",
     "accelerate",
     "bench",
