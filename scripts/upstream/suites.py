@@ -27,7 +27,7 @@ from typing import Any
 from transformers.utils import logging
 
 import zoo
-from zoo.data.tokenizers.vocabulary import open_texts
+from zoo.data.tokenizers import open_texts
 from zoo.training.generation import load_checkpoint
 from zoo.training.suites import SUITES, SuiteResult, evaluate_suite
 from zoo.training.suites.suite import suite_folder

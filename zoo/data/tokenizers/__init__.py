@@ -1,16 +1,19 @@
 """Tokenizers, trained from the data or taken from a folder."""
 
 from .kinds import (
+    SPECIAL_TOKENS,
     TOKENIZERS,
+    leave_open,
+    open_texts,
     train_bpe,
     train_character,
     train_d2l_word,
     train_explicando_character,
     train_unigram,
     train_word,
+    wrap,
 )
 from .pairs import Tokenizers, load_tokenizers, train_tokenizers
-from .vocabulary import SPECIAL_TOKENS, leave_open, open_texts, wrap
 
 __all__ = [
     "SPECIAL_TOKENS",
