@@ -40,7 +40,15 @@ class Blocks(Dataset[Any]):
 
     @property
     def lengths(self) -> Ids:
-        return block_lengths(self.starts, self.block_size, self.end)
+        """Number of ids of each block: all but the last ones are whole; of a streamed row, of one."""
+        if self.end >= ENDLESS - 1:
+            return np.full(1, self.block_size, np.int32)
+        lengths = np.full(len(self.starts), self.block_size, np.int32)
+        for number in range(len(self.starts) - 1, -1, -1):
+            if self.starts[number] + self.block_size <= self.end:
+                break
+            lengths[number] = self.end - self.starts[number]
+        return lengths
 
 
 class TokenBlocks(Blocks):
@@ -165,18 +173,6 @@ def items_of_blocks(blocks: Any) -> Tensor | None:
     ]
     labels, rows = torch.stack(kinds).sum(dim=0).double()
     return labels / (rows / rows.sum())
-
-
-def block_lengths(starts: range, block_size: int, end: int) -> Ids:
-    """Number of ids of blocks in a row that ends somewhere: all but the last ones are whole; of a streamed row, one."""
-    if end >= ENDLESS - 1:
-        return np.full(1, block_size, np.int32)
-    lengths = np.full(len(starts), block_size, np.int32)
-    for number in range(len(starts) - 1, -1, -1):
-        if starts[number] + block_size <= end:
-            break
-        lengths[number] = end - starts[number]
-    return lengths
 
 
 class BlockCollator:
