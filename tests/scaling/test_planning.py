@@ -19,7 +19,7 @@ from zoo.analysis.measuring import count_flops
 from zoo.analysis.measuring.machine import Allocations
 from zoo.analysis.own_settings import settings_of
 from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
-from zoo.analysis.scaling.planning import exchanged_bytes, parse_bytes
+from zoo.analysis.scaling.planning import exchanged_bytes, parse_bytes, to_markdown
 from zoo.analysis.scaling.simulating import Precision, step_memory
 from zoo.analysis.scaling.strategies import (
     OPTIMIZERS,
@@ -32,7 +32,6 @@ from zoo.analysis.scaling.strategies import (
     simulated,
     sliced,
 )
-from zoo.analysis.scaling.tables import to_markdown
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
 from zoo.cli.plan import plan as plan_verb
 from zoo.cli.train import train as train_verb

@@ -71,8 +71,7 @@ def plan(
     Strategy, memory on each device, the most tokens a second that they can reach, and what to type. NAME may carry
     sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.
     """
-    from zoo.analysis.scaling import plan as make_plan
-    from zoo.analysis.scaling import tables
+    from zoo.analysis.scaling import planning
 
     refuse_with("as_markdown", *(one for one in given_options() if one not in ("data", "as_json")))
     found = None
@@ -87,7 +86,7 @@ def plan(
             raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")
         name, task, arguments, epochs, tokens, steps = recipe_run(name, recipe)
         asked |= {key: value for key, value in arguments.items() if key not in given_options()}
-    plans = [make_plan(name, task, devices=number, **asked) for number in devices]
+    plans = [planning.plan(name, task, devices=number, **asked) for number in devices]
     whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
     runs = [whole if steps is None else steps * plan.tokens_per_update for plan in plans]
     if as_json:
@@ -103,15 +102,19 @@ def plan(
         )
         return
     if as_markdown:
-        click.echo(tables.to_markdown(plans), nl=False)
+        click.echo(planning.to_markdown(plans), nl=False)
         return
-    rows = [tables.row(plan) for plan in plans]
-    write(Text(tables.heading(plans[0]), style="bold"))
+    rows = [planning.row(plan) for plan in plans]
+    write(Text(planning.heading(plans[0]), style="bold"))
     if is_narrow(WIDE):
-        turned = list(zip(tables.COLUMNS, *rows, strict=True))
+        turned = list(zip(planning.COLUMNS, *rows, strict=True))
         write(table(("", *(["Memory in GiB, on each"] + [""] * (len(rows) - 1))), turned))
     else:
-        write(table(tables.COLUMNS, rows, right=[name for name in tables.COLUMNS if name not in ("Strategy", "Bound")]))
+        write(
+            table(
+                planning.COLUMNS, rows, right=[name for name in planning.COLUMNS if name not in ("Strategy", "Bound")]
+            )
+        )
     if plans[0].cache is not None:
         write(f"\nTo generate, the cache of a sequence takes {plans[0].cache / 2**20:,.1f} MiB, in bfloat16")
     for made, run in zip(plans, runs, strict=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.analysis.own_settings import resolve
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.base.printed import table_in_markdown
 from zoo.models import ZooConfig
 from zoo.models.multi_token_prediction import prediction_depth
 from zoo.models.validation import require_at_least
@@ -146,7 +147,8 @@ USABLE = 0.9  # The share of a device's memory that a plan fills: CUDA's context
 UPDATE = 2**19  # Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020).
 LONGEST = 1024  # Default tokens of a sequence, without a table of positions that limits them
 
-UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+GIB = 2**30
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": GIB}
 
 ORDER = (
     (Strategy.DDP, False),
@@ -289,8 +291,8 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
         least.append(needed)
     why = f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
     raise ConfigError(
-        f"{name!r} does not fit: a sequence of {seq_len:,} tokens takes {min(least) / 2**30:,.1f} GiB on each of "
-        f"{devices} devices, which have {available / 2**30:,.1f} GiB (a plan uses {USABLE:.0%}){why}; take "
+        f"{name!r} does not fit: a sequence of {seq_len:,} tokens takes {min(least) / GIB:,.1f} GiB on each of "
+        f"{devices} devices, which have {available / GIB:,.1f} GiB (a plan uses {USABLE:.0%}){why}; take "
         "more devices, shorter sequences, or a smaller model"
     )
 
@@ -308,3 +310,34 @@ def parse_bytes(memory: int | str) -> int:
     if size < 1:
         raise ConfigError(f"memory={memory!r} is no size; valid: for instance 80GiB, 24GB or 24576MiB")
     return size
+
+
+COLUMNS = (
+    *("Devices", "Strategy", "Batch", "Weights", "Gradients", "Optimiser", "Gathered", "Activations", "Logits"),
+    *("GiB in all", "Tokens/s at most", "Bound"),
+)
+
+
+def row(plan: Plan) -> tuple[str, ...]:
+    again = ", layers computed again" if plan.checkpointing else ""
+    sizes = [f"{size / GIB:.1f}" for size in dataclasses.astuple(plan.memory)]
+    speed = f"{plan.tokens_per_second:,.0f}"
+    batch = f"{plan.batches} × {plan.sequences}"
+    total = f"{plan.memory.total / GIB:.1f}"
+    return (f"{plan.devices}", f"{plan.strategy.value}{again}", batch, *sizes, total, speed, plan.roofline.bound)
+
+
+def heading(plan: Plan) -> str:
+    return (
+        f"{plan.name} for {plan.task}: {plan.num_parameters:,} parameters, sequences of {plan.seq_len:,} tokens, "
+        f"{plan.device.name} with {plan.available / GIB:.1f} GiB"
+    )
+
+
+def to_markdown(plans: Iterable[Plan]) -> str:
+    plans = list(plans)
+    rule = ["---:", "---", *["---:"] * (len(COLUMNS) - 3), "---"]
+    lines = [f"**{heading(plans[0])}**", "", table_in_markdown(COLUMNS, map(row, plans), rule)]
+    for plan in plans:
+        lines += ["", f"On {plan.devices}:", "", "```sh", (plan.slurm or plan.command).rstrip(), "```"]
+    return "\n".join(lines) + "\n"
