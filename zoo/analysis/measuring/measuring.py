@@ -164,18 +164,13 @@ def measure(
 
 def count_per_token(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> FlopsPerToken:
     """Count the operations a token of sequences as long as a batch's are without their padding."""
-    try:
-        return flops_per_token(model, *mean_lengths(model, batch))
-    except ZooError:
-        return count_flops(model, batch).per_token
-
-
-def mean_lengths(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> list[int]:
-    """Find how long the sequences of a batch are without their padding."""
     totals = [num_tokens(batch)]
     if model.config.is_encoder_decoder:
         totals.append(int(batch["labels"].ne(IGNORED).sum()))
-    return [max(1, round(total / len(batch["input_ids"]))) for total in totals]
+    try:
+        return flops_per_token(model, *(max(1, round(total / len(batch["input_ids"]))) for total in totals))
+    except ZooError:
+        return count_flops(model, batch).per_token
 
 
 def num_positions(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> int:
