@@ -7,8 +7,7 @@ import pytest
 
 from zoo.base.errors import ConfigError, UnknownNameError, UnsupportedTaskError
 from zoo.comparison.benchmarks import benchmarks, find_benchmark
-from zoo.comparison.benchmarks.definition import read
-from zoo.comparison.benchmarks.names import expand
+from zoo.comparison.benchmarks.definition import expand, read
 from zoo.comparison.benchmarks.running import arguments_of
 from zoo.comparison.request.request import Request
 from zoo.data.tasks import find_task

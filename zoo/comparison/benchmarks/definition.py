@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.base.errors import ConfigError, UnknownNameError, UnsupportedTaskError, ZooError
+from zoo.building.settings import describe_setting
 from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_LOOKS, read_budget
 from zoo.comparison.results.design import Design
 from zoo.comparison.results.metrics import LOSSES
 from zoo.data.corpora import is_here, located
 from zoo.data.tasks import DataTask, find_task
-from zoo.registry import CORPORA
+from zoo.registry import CORPORA, VARIANTS, list_variants, parse_name
+from zoo.registry.plugins import BUILT_IN_DISTRIBUTION
 from zoo.training.recipe import read_yaml, recipe_for
 
-from .names import expand
 from .rows import SHIPPED, Row
 
 FOLDER = Path(__file__).parent
@@ -80,7 +81,7 @@ class Benchmark:
             step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours, without
             those on books.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
-        variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
+        variants: Names of variants, the baseline first; also patterns, see [`expand`][].
         seeds: How many seeds each gets.
         score: The column that decides: a score of the task or "heldout_loss", of a test as "heldout_loss@2x".
         margin: The largest difference of `score` that counts as none, for the verdict "the same"; None for no such
@@ -221,6 +222,50 @@ class Benchmark:
             text=None,
             **changes,
         )
+
+
+def expand(patterns: Iterable[str], task: DataTask) -> list[str]:
+    """Find the variants that a benchmark compares, by names, and by patterns that grow with the zoo.
+
+    *                     every built-in variant that the task can be done with
+    pre-norm:position=*   one variant with every value that a setting takes
+    d2l-style+*           one variant with each of its quirks alone
+    !gpt2-style           not this one, nor what a pattern after the ! matches
+    """
+    patterns = list(patterns)
+    unwanted = {name for pattern in patterns if pattern[:1] == "!" for name in names_of(pattern[1:], task)}
+    wanted = (name for pattern in patterns if pattern[:1] != "!" for name in names_of(pattern, task))
+    return [name for name in dict.fromkeys(wanted) if name not in unwanted]
+
+
+def names_of(pattern: str, task: DataTask) -> Iterator[str]:
+    if pattern.endswith("=*"):
+        start, _, setting = pattern[:-2].replace(",", ":").rpartition(":")
+        separator = pattern[len(start)]
+        for value in describe_setting(setting).values:
+            if value.islower() and can_be_built(name := f"{start}{separator}{setting}={value}", task):
+                yield name
+    elif pattern.endswith("+*"):
+        base = pattern[:-2]
+        yield from (f"{base}+{quirk}" for quirk in VARIANTS.get(parse_name(base).name).quirks)
+    elif "*" in pattern:
+        for name in list_variants(pattern, task=task.model_task):
+            if task.suits(name) and VARIANTS.get(name).origin.distribution == BUILT_IN_DISTRIBUTION:
+                yield name
+    else:
+        yield pattern
+
+
+def can_be_built(name: str, task: DataTask) -> bool:
+    from zoo.building.builder import config
+
+    try:
+        config(name, task.model_task)
+    except UnsupportedTaskError:
+        raise
+    except ZooError:
+        return False
+    return True
 
 
 def changed(compare: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,8 @@ from zoo.training.recipe import recipe_for
 
 from ..files import content_hash
 from ..request.seeds import model_fields, read_sweep
-from .definition import Benchmark, find_benchmark
+from .definition import Benchmark, expand, find_benchmark
 from .judging import columns_of_run, judge
-from .names import expand
 from .rows import DECAYED, Row, name_of_data, read_rows, record
 from .timing import timed
 
