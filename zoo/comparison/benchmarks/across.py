@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.comparison.results.statistics import UNKNOWN, student_interval
-from zoo.comparison.results.units import counted, large, p_value
+from zoo.comparison.results.units import counted, decisive, large
 from zoo.data.tasks.metrics import mean_ranks
 
 from ..results.design import Scores, judged, mean_of, measured
@@ -23,6 +23,8 @@ from .rows import Row
 
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
 """Note on readings with intervals. Three seeds are the rule; bootstraps cover the mean in 75 % of cases at best."""
+
+TO = " to "  # Between the ends of an interval
 
 FEWEST_RANKED, ALL_ORDERS = 3, 8
 """Smallest number of variants with a rank correlation, and largest one with all orders tried."""
@@ -38,7 +40,6 @@ class Reading:
     summary: str  # Description of the numbers, in a sentence
     headings: Sequence[str]  # Names of the columns
     rows: Sequence[Sequence[str]]  # A row a variant that was recorded under all conditions, the best first
-    most_seeds: int = 0  # Number of seeds of the variant that has most
 
 
 def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
@@ -58,7 +59,6 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         f"{margin:g} above the variant's own best.",
         ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
         [[name, str(len(runs[name])), *cells[name], spread(measured(lowest[name]))] for name in ranked],
-        max(map(len, runs.values()), default=0),
     )
 
 
@@ -105,7 +105,6 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             for name in runs
             if lost[name]
         ],
-        max(map(len, lines.values()), default=0),
     )
 
 
@@ -123,7 +122,6 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             [name, seeds_in_words(len(means[name]), len(means[name]) - len(finished[name])), *cells[name]]
             for name in ranked
         ],
-        max(map(len, means.values()), default=0),
     )
 
 
@@ -162,7 +160,6 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             ]
             for place, name in ((place, list(means)[place]) for place in order)
         ],
-        max(map(len, scores.values())),
     )
 
 
@@ -193,7 +190,7 @@ def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None =
     if not benchmark.across:
         return None
     reading = READINGS[benchmark.across["reading"]](benchmark, benchmark.comparable(rows, data))
-    if reading.most_seeds > 1:  # a single seed has no interval
+    if any(TO in cell for row in reading.rows for cell in row):  # a single seed has no interval
         reading = replace(reading, summary=f"{reading.summary} {BRACKETS}")
     return reading if reading.rows else None
 
@@ -282,12 +279,11 @@ def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int,
     written = {}
     baseline, design = benchmark.baseline(benchmark.first), replace(benchmark.design, margin=None)
     for name, (difference, word) in judged(scores, baseline, better, design).items():
-        p = None if difference is None else difference.decisive
         mean = None if difference is None else round(difference.mean, digits) + 0.0  # never -0.0
         written[name] = [
             with_interval([value for value in scores[name].values() if value is not None], digits),
             "" if mean is None else f"{mean:+.{digits}f}",
-            "" if p is None else p_value(p),
+            decisive(difference),
             word,
         ]
     return written
@@ -305,4 +301,4 @@ def with_interval(values: Sequence[float], digits: int) -> str:
     if len(values) == 1:
         return mean
     low, high = student_interval(values)
-    return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"
+    return f"{mean} ({low:.{digits}f}{TO}{high:.{digits}f})"

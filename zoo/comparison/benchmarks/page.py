@@ -8,7 +8,7 @@ from functools import partial
 from zoo.base.printed import table_in_markdown
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import Measurements
-from zoo.comparison.results.units import p_value
+from zoo.comparison.results.units import decisive
 
 from .judging import Standing, Verdicts
 
@@ -26,17 +26,11 @@ def table(verdicts: Verdicts) -> list[list[str]]:
         ("Seeds", lambda one: f"{len(one.rows)} ({one.lost} lost)" if one.lost else str(len(one.rows))),
         (title(score), lambda one: spread(one.samples.get(score))),
         ("Difference", lambda one: "" if one.difference is None else f"{one.difference.mean:+.3g}"),
-        ("p", decisive),
+        ("p", lambda one: decisive(one.difference)),
         ("Verdict", lambda one: remarked(verdicts, one)),
         *((title(name), partial(number, name)) for name in others),
     ]
     return [[heading for heading, _ in columns], *([write(one) for _, write in columns] for one in verdicts.standings)]
-
-
-def decisive(standing: Standing) -> str:
-    """Write the p-value that decides."""
-    p = None if standing.difference is None else standing.difference.decisive
-    return "" if p is None else p_value(p)
 
 
 def remarked(verdicts: Verdicts, standing: Standing) -> str:

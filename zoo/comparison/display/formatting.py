@@ -10,7 +10,7 @@ from typing import Any
 from ..results.metrics import Metric
 from ..results.statistics import Measurements
 from ..results.summary import ComparisonSummary, VariantSummary
-from ..results.units import Writer, p_value
+from ..results.units import Writer, decisive
 
 RUN_FIELDS = ("name", "seed", "hash")
 
@@ -74,8 +74,7 @@ def difference(summary: ComparisonSummary, row: VariantSummary) -> str:
 
 def corrected(row: VariantSummary) -> str:
     """Write the corrected p-value of the test that decides of a variant: "0.042"."""
-    p = None if row.difference is None else row.difference.decisive
-    return NOTHING if p is None else p_value(p)
+    return decisive(row.difference, NOTHING)
 
 
 NOTHING = "–"  # Placeholder of a missing number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .statistics import ERROR
+from .statistics import ERROR, PairedDifference
 
 KIBI = 1024
 
@@ -55,6 +55,12 @@ def p_value(p: float) -> str:
     """Write a p-value, "0.042" or "< 0.001", on the side of the tests' error on which it is: "0.0496", not "0.050"."""
     digits = next(digits for digits in range(3, 20) if (float(f"{p:.{digits}f}") < ERROR) == (p < ERROR))
     return "< 0.001" if p < 0.001 else f"{p:.{digits}f}"
+
+
+def decisive(difference: PairedDifference | None, missing: str = "") -> str:
+    """Write the corrected p-value of the test that decides, `missing` where nothing is tested."""
+    p = None if difference is None else difference.decisive
+    return missing if p is None else p_value(p)
 
 
 def with_p(p: str) -> str:
