@@ -193,7 +193,7 @@ def test_a_claim_of_a_difference_below_the_margin_is_of_none() -> None:
 
 @given(st.integers(0, 30), st.integers(0, 30))
 def test_an_interval_of_a_rate_holds_the_rate(hits: int, misses: int) -> None:
-    rate = Rate.of([True] * hits + [False] * misses)
+    rate = Rate(hits, hits + misses)
     low, high = rate.interval
     assert 0 <= low <= high <= 1 and (not rate.trials or low <= hits / rate.trials <= high)
     mirrored = binomial_interval(misses, rate.trials)

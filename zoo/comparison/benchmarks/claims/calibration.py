@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,12 +70,11 @@ class Rate:
 
     hits: int  # How often it did
     trials: int  # How often it was tried
-    interval: tuple[float, float]  # Where the true rate is to be expected (Clopper and Pearson 1934)
 
-    @classmethod
-    def of(cls, hits: Iterable[bool]) -> Rate:
-        counted = list(hits)
-        return cls(sum(counted), len(counted), binomial_interval(sum(counted), len(counted)))
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the true rate is to be expected (Clopper and Pearson 1934)."""
+        return binomial_interval(self.hits, self.trials)
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,13 @@ class Calibration:
     def rate(self, condition: str) -> Rate:
         """How often published signs came out at one size, of those that are decided."""
         results = self.results(condition)
-        return Rate.of([True] * results[CAME_OUT] + [False] * results[OTHER_WAY])
+        return Rate(results[CAME_OUT], results[CAME_OUT] + results[OTHER_WAY])
 
     def decided(self, condition: str) -> Rate:
         """How many signs are decided at one size, of those that are recorded."""
         results = self.results(condition)
-        return Rate.of([True] * (results[CAME_OUT] + results[OTHER_WAY]) + [False] * results[UNDECIDED])
+        decided = results[CAME_OUT] + results[OTHER_WAY]
+        return Rate(decided, decided + results[UNDECIDED])
 
     def by_chance(self, condition: str) -> float | None:
         """The probability that signs drawn at random come out as often, or more often; None where none is decided."""
