@@ -145,7 +145,7 @@ def test_what_cannot_be_decided_is_not_decided():
     assert tested.adjusted == tested.p  # not corrected for what was not tested
     same, other = compare_all([Pairs([0.0, 0.0, 0.0]), Pairs([0.1, 0.1, 0.1])])
     assert (verdict(same), same.adjusted, verdict(other), other.effect) == (EQUAL, 1.0, NOISE, None)
-    one = Measurements.of([3.0])
+    one = Measurements([3.0])
     assert (one.mean, one.deviation, one.interval) == (3.0, None, None)
 
 
@@ -167,16 +167,16 @@ def test_intervals_hold_the_mean_as_often_as_stated(seeds):
 
 
 def test_more_values_than_can_be_gone_through():
-    sample = Measurements.of([float(value) for value in range(20)])
+    sample = Measurements([float(value) for value in range(20)])
     assert sample.interval == pytest.approx((6.5, 12.5), abs=0.6) and sample.deviation == pytest.approx(5.916, abs=1e-3)
-    assert Measurements.of(sample.values[::-1]).interval == sample.interval
+    assert Measurements(sample.values[::-1]).interval == sample.interval
 
 
 @settings(max_examples=60, deadline=None)
 @given(samples, st.randoms(use_true_random=False))
 def test_the_order_of_seeds_does_not_matter(sample, random):
     shuffled = random.sample(sample, len(sample))
-    one, other = Measurements.of(sample), Measurements.of(shuffled)
+    one, other = Measurements(sample), Measurements(shuffled)
     assert one.interval == other.interval and one.mean == other.mean
     assert one.deviation == pytest.approx(other.deviation, abs=1e-12)
     assert paired_p(sample) == pytest.approx(paired_p(shuffled), abs=1e-9)
@@ -185,7 +185,7 @@ def test_the_order_of_seeds_does_not_matter(sample, random):
 @settings(max_examples=60, deadline=None)
 @given(samples, st.floats(0.01, 100), values)
 def test_units_do_not_matter(sample, scale, shift):
-    plain, scaled = Measurements.of(sample), Measurements.of([scale * value + shift for value in sample])
+    plain, scaled = Measurements(sample), Measurements([scale * value + shift for value in sample])
     assert scaled.mean == pytest.approx(scale * plain.mean + shift, abs=1e-6)
     assert scaled.interval == pytest.approx([scale * end + shift for end in plain.interval], abs=1e-6)
     assert scaled.deviation == pytest.approx(scale * plain.deviation, abs=1e-6)

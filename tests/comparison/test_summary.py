@@ -38,15 +38,13 @@ def test_numbers_are_written_for_people():
     assert all((float(p_value(p)) < ERROR) == (p < ERROR) for p in (0.04951, 0.0499999, math.nextafter(0.05, 0), 0.051))
     assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2.1 min", "2.0 h"]
     assert [signed(number(2), value) for value in (-1.5, 0.25, -0.004, -0.006)] == ["−1.50", "+0.25", "+0.00", "−0.01"]
-    assert mean_and_spread(number(1), Measurements.of([1.0, 3.0])) == "2.0 ± 1.4"
-    assert mean_and_spread(milliseconds, Measurements.of([0.001, 0.003])) == "2.00 ± 1.41 ms"
-    assert mean_and_spread(memory, Measurements.of([455 * 2**20, 457 * 2**20])) == "456 ± 1 MiB"
-    assert mean_and_spread(large, Measurements.of([1_900_000, 1_901_000])) == "1.90 M"
-    assert mean_and_spread(number(2), Measurements.of([0.0, 0.0, 0.02])) == "0.01 ± 0.01", (
-        "not in units of a rounded mean"
-    )
-    assert mean_and_spread(number(1), Measurements.of([-3.0, 3.0])) == "0.0 ± 4.2"
-    assert mean_and_spread(large, Measurements.of([7, 7])) == mean_and_spread(large, Measurements.of([7])) == "7"
+    assert mean_and_spread(number(1), Measurements([1.0, 3.0])) == "2.0 ± 1.4"
+    assert mean_and_spread(milliseconds, Measurements([0.001, 0.003])) == "2.00 ± 1.41 ms"
+    assert mean_and_spread(memory, Measurements([455 * 2**20, 457 * 2**20])) == "456 ± 1 MiB"
+    assert mean_and_spread(large, Measurements([1_900_000, 1_901_000])) == "1.90 M"
+    assert mean_and_spread(number(2), Measurements([0.0, 0.0, 0.02])) == "0.01 ± 0.01", "not in units of a rounded mean"
+    assert mean_and_spread(number(1), Measurements([-3.0, 3.0])) == "0.0 ± 4.2"
+    assert mean_and_spread(large, Measurements([7, 7])) == mean_and_spread(large, Measurements([7])) == "7"
 
 
 def test_variants_are_judged_seed_by_seed():

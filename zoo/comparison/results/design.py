@@ -214,7 +214,7 @@ def finite(value: float | None) -> float | None:
 def measured(values: Iterable[float | None]) -> Measurements | None:
     """The numbers among values; None without any."""
     there = [number for value in values if (number := finite(value)) is not None]
-    return Measurements.of(there) if there else None
+    return Measurements(there) if there else None
 
 
 def measured_by(columns: Mapping[str, Iterable[float | None]]) -> dict[str, Measurements]:

@@ -101,11 +101,7 @@ EDGE = "undecided by edge"
 class Measurements:
     """Statistics of a number that was measured once per seed, computed on demand."""
 
-    values: tuple[float, ...]
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Measurements:
-        return cls(tuple(values))
+    values: Sequence[float]
 
     @cached_property
     def mean(self) -> float:
