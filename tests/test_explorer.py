@@ -16,7 +16,7 @@ from synthetic_comparison import made_up
 
 from zoo.base.errors import InputError, UnknownQuirkError
 from zoo.cli.main import cli
-from zoo.comparison.display.report import to_html
+from zoo.comparison.display.report.page import to_html
 from zoo.comparison.results.summary import summarize
 from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models, views
 from zoo.inside.explorer.models import with_quirks

@@ -25,7 +25,7 @@ from zoo.cli.output import for_stdout, table, write
 from zoo.cli.predict import line_of
 from zoo.cli.reporting import describe, write_line
 from zoo.comparison.display.documents import markdown
-from zoo.comparison.display.report import to_html
+from zoo.comparison.display.report.page import to_html
 from zoo.comparison.results.summary import summarize
 from zoo.hub.errors import without_secrets
 from zoo.inside.attending import AttentionMap, AttentionMaps

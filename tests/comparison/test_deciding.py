@@ -13,7 +13,7 @@ from zoo.base.errors import ConfigError, OutputExistsError
 from zoo.comparison import summarize
 from zoo.comparison.display.documents import to_latex, to_markdown
 from zoo.comparison.display.findings import sentences
-from zoo.comparison.display.report import to_html
+from zoo.comparison.display.report.page import to_html
 from zoo.comparison.pipeline import with_more_seeds
 from zoo.comparison.request.request import Request
 from zoo.comparison.results.design import Design, increment, judged, levels, spent

@@ -14,7 +14,7 @@ from synthetic_comparison import made_up
 from zoo.comparison import Comparison, summarize
 from zoo.comparison.display.documents import to_latex, to_markdown
 from zoo.comparison.display.formatting import to_csv
-from zoo.comparison.display.report import to_html
+from zoo.comparison.display.report.page import to_html
 from zoo.comparison.display.terminal import as_text
 from zoo.comparison.results.fairness import fairness_sheet
 

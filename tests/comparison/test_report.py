@@ -10,9 +10,8 @@ from contrast import contrast
 from synthetic_comparison import made_up
 
 from zoo.comparison import Run
-from zoo.comparison.display.report import to_html
 from zoo.comparison.display.report.charts import first_cost
-from zoo.comparison.display.report.page import pieces
+from zoo.comparison.display.report.page import pieces, to_html
 from zoo.comparison.display.report.svg import Axis
 from zoo.comparison.results.summary import summarize
 

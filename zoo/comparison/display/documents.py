@@ -15,7 +15,7 @@ from ..results.summary import ComparisonSummary, summarize
 from ..results.units import counted
 from .findings import is_tested, sentences
 from .formatting import span, table, to_csv
-from .report import to_html
+from .report.page import to_html
 
 CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report.html"
 
