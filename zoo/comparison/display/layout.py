@@ -33,9 +33,9 @@ def chosen_examples(comparison: Comparison, finished: list[Run], count: int = EX
     return sorted({*chosen, *spread([i for i in everything if i not in chosen], count - len(chosen))})
 
 
-def shortened(text: str) -> str:
-    """Cut a text that would fill the screen, as outputs of untrained models do."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Cut a text that would fill the screen, as outputs of untrained models do, or a long name in a picture."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def spread(places: list[int], count: int) -> list[int]:

@@ -13,7 +13,8 @@ from ...results.statistics import BETTER, WORSE
 from ...results.summary import VariantSummary
 from ...results.units import with_p
 from ..formatting import corrected, signed
-from .svg import SERIES, Axis, cut, marker, padded, picture
+from ..layout import shortened
+from .svg import SERIES, Axis, marker, padded, picture, ticks, title_below
 
 NUMBERS = 165  # Width for the text about variants, next to a wide plot
 LETTER = 7.4  # Width of a letter of a name, about
@@ -39,7 +40,11 @@ def draw_forest(
     left, right = (12.0, width - 12.0) if is_narrow else (names, float(width - NUMBERS))
     title = f"{main.title}, difference from {baseline}"
     x = Axis(title, *padded(ends, 0.05), left, right, lambda value: short(main, value), 4 if is_narrow else 6)
-    drawn = [*band(x, bottom, margin), *background(x, bottom)]
+    drawn = [*ticks(x, 4, bottom), element("line", class_="zero", x1=x(0), x2=x(0), y1=4, y2=bottom)]
+    if margin is not None:
+        size = dict(x=x(-margin), y=4, width=x(margin) - x(-margin), height=bottom - 4)
+        drawn.insert(0, element("rect", class_="margin", **size))
+    drawn.append(title_below(x, bottom + 42))
     for line, (place, row) in enumerate(rows):
         drawn.append(draw_row(main, row, place, x, 14 + height_of_row * line, height_of_row, is_narrow=is_narrow))
     about = f"{len(rows)} differences with their intervals after correction; the table holds the numbers"
@@ -52,25 +57,6 @@ def interval(row: VariantSummary) -> tuple[float, float]:
     return row.difference.interval or (row.difference.mean, row.difference.mean)
 
 
-def band(x: Axis, bottom: float, margin: float | None) -> list[Markup]:
-    """Shade what counts as no difference."""
-    if margin is None:
-        return []
-    return [element("rect", class_="margin", x=x(-margin), y=4, width=x(margin) - x(-margin), height=bottom - 4)]
-
-
-def background(x: Axis, bottom: float) -> list[Markup]:
-    """Draw the scale, and the line of no difference."""
-    drawn = []
-    for value, text in x.labels():
-        drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=4, y2=bottom))
-        drawn.append(element("text", text, class_="tick", x=x(value), y=bottom + 18, text_anchor="middle"))
-    drawn.append(element("line", class_="zero", x1=x(0), x2=x(0), y1=4, y2=bottom))
-    middle = (x.start + x.end) / 2
-    drawn.append(element("text", x.title, class_="title", x=middle, y=bottom + 42, text_anchor="middle"))
-    return drawn
-
-
 def draw_row(
     main: Metric, row: VariantSummary, place: int, x: Axis, top: float, height: float, *, is_narrow: bool
 ) -> Markup:
@@ -78,7 +64,7 @@ def draw_row(
     assert row.difference is not None
     low, high = interval(row)
     y = top + (height - 14 if is_narrow else height / 2)
-    name = cut(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
+    name = shortened(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
     numbers = f"{signed(main.write, row.difference.mean)}, {with_p(corrected(row))}"
     style = row.verdict if row.verdict in (BETTER, WORSE) else "noise-word"
     verdict = element("tspan", row.verdict.split(":")[0], class_=style)

@@ -13,7 +13,8 @@ from ...results.metrics import Metric
 from ...results.statistics import pareto_front
 from ...results.summary import ComparisonSummary
 from ..formatting import number
-from .svg import SERIES, Axis, cut, frame, line, marker, padded, picture
+from ..layout import shortened
+from .svg import SERIES, Axis, frame, line, marker, padded, picture
 
 LETTER = 7.2  # Width of a letter of a label, about
 GAP = 13  # From a point to its label
@@ -121,7 +122,7 @@ def box(x: float, y: float, width: float, height: float) -> Box:
 
 def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, y: Axis) -> list[Markup]:
     """Write a point's name in a free place, and take it; nowhere without one."""
-    name = cut(point.name, LONGEST_LABEL)
+    name = shortened(point.name, LONGEST_LABEL)
     wide = LETTER * len(name)
     offsets = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
     places = [(at_x + sign * GAP, at_y + step, "start" if sign > 0 else "end") for sign, step in offsets]

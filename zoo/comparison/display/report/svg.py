@@ -73,10 +73,6 @@ def round_step(step: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
 
-def cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
 def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
     """Find a range with some room around values, as a share of it; never empty."""
     low, high = min(values), max(values)
@@ -90,14 +86,26 @@ def frame(x: Axis, y: Axis) -> list[Markup]:
     for value, text in y.labels():
         drawn.append(element("line", class_="grid", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
         drawn.append(element("text", text, class_="tick", x=x.start - 8, y=y(value) + 4, text_anchor="end"))
+    return [
+        *drawn,
+        *ticks(x, y.end, y.start),
+        element("line", class_="axis", x1=x.start, x2=x.end, y1=y.start, y2=y.start),
+        title_below(x, y.start + 40),
+        element("text", y.title, class_="title", x=x.start, y=y.end - 10, text_anchor="start"),
+    ]
+
+
+def ticks(x: Axis, top: float, bottom: float) -> list[Markup]:
+    """Draw the vertical lines of a grid, and the numbers below."""
+    drawn = []
     for value, text in x.labels():
-        drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=y.start, y2=y.end))
-        drawn.append(element("text", text, class_="tick", x=x(value), y=y.start + 18, text_anchor="middle"))
-    middle = (x.start + x.end) / 2
-    drawn.append(element("line", class_="axis", x1=x.start, x2=x.end, y1=y.start, y2=y.start))
-    drawn.append(element("text", x.title, class_="title", x=middle, y=y.start + 40, text_anchor="middle"))
-    drawn.append(element("text", y.title, class_="title", x=x.start, y=y.end - 10, text_anchor="start"))
+        drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=top, y2=bottom))
+        drawn.append(element("text", text, class_="tick", x=x(value), y=bottom + 18, text_anchor="middle"))
     return drawn
+
+
+def title_below(x: Axis, y: float) -> Markup:
+    return element("text", x.title, class_="title", x=(x.start + x.end) / 2, y=y, text_anchor="middle")
 
 
 def marker(place: int, x: float, y: float, *, hollow: bool = False, small: bool = False) -> Markup:
