@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product, zip_longest
@@ -91,7 +90,6 @@ class Request(Options):
 
     def check(self) -> None:
         """Refuse what can be refused without any data."""
-        check_names(self.names)
         self.check_options()
         self.check_design()
         self.check_sweep()
@@ -102,6 +100,10 @@ class Request(Options):
 
     def check_options(self) -> None:
         """Refuse unknown choices, and options that do nothing or contradict each other."""
+        if not self.names:
+            raise ConfigError("no variant was given; give the names of those to compare")
+        if twice := next((name for name in self.names if self.names.count(name) > 1), None):
+            raise ConfigError(f"{twice!r} was given twice; give each variant once, or variants with different settings")
         for name, option in options().items():
             if option.choices and (value := getattr(self, name)) is not None:
                 InvalidChoiceError.check(value, valid=option.choices, kind=name)
@@ -206,11 +208,3 @@ class Request(Options):
                 **({} if self.suite is None else {"score": self.suite.to_dict()}),
             }
         )
-
-
-def check_names(names: Sequence[str]) -> None:
-    if not names:
-        raise ConfigError("no variant was given; give the names of those to compare")
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{name!r} was given twice; give each variant once, or variants with different settings")
