@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from zoo.base.files import write_json
+from zoo.base.files import read_json, write_json
 from zoo.fast.switches import without_trials
 from zoo.training.predicting import can_generate
 
@@ -27,9 +26,9 @@ LONGEST_TEXT = 32  # Tokens that are read or written
 class Probe:
     """Questions to a model."""
 
-    modules: tuple[str, ...]
-    sources: tuple[str, ...]
-    references: tuple[str, ...] = ()  # Targets for the logits of an encoder-decoder; without any, the sources are
+    modules: Sequence[str]
+    sources: Sequence[str]
+    references: Sequence[str] = ()  # Targets for the logits of an encoder-decoder; without any, the sources are
     task: str = "seq2seq-lm"
     fast_paths: Mapping[str, str] = field(default_factory=dict)  # Modes that it is asked with
 
@@ -60,8 +59,4 @@ class Probe:
 
 
 def read_probe(folder: Path) -> tuple[Probe, dict[str, Tensor]]:
-    written = json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
-    }
-    return Probe(**fields), load_file(folder / ANSWERS)
+    return Probe(**read_json(folder / QUESTIONS)), load_file(folder / ANSWERS)
