@@ -1,5 +1,5 @@
 """Tasks that make their own examples, to study what architectures can learn."""
 
-from . import compression, recall, rules
+from . import recall, rules
 
-__all__ = ["compression", "recall", "rules"]
+__all__ = ["recall", "rules"]
