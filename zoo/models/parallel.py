@@ -5,6 +5,9 @@ work on a slice of their heads or channels are sliced, replacements by a variant
 """
 
 import re
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -15,6 +18,18 @@ from .configuration import ZooConfig
 from .embedding import Position, TokenEmbedding
 from .layers import FeedForward, GatedFeedForward
 from .parts import ATTENTIONS, POSITIONS
+
+PLANS = ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan")  # Attributes of a model that transformers reads
+
+
+def plan_of_parts(name: str, own: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A head's plan, one of `PLANS`, made when it is first read: its `own` modules, then the plans of its parts."""
+
+    def plan(model: nn.Module) -> dict[str, Any]:
+        parts = ((child, getattr(module, name, {})) for child, module in model.named_children())
+        return {**own, **{f"{child}.{part}": style for child, styles in parts for part, style in styles.items()}}
+
+    return cached_property(plan)
 
 
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
@@ -67,9 +82,9 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
     return dict(ZooConfig.base_model_pp_plan)
 
 
-def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:
+def fully_sharded_plan(model: Any) -> dict[str, str]:
     """Which modules of a model gather their weights by themselves under FSDP; the rest is gathered with the model."""
-    shared = {name.rpartition(".")[0] for pair in tied.items() for name in pair}
+    shared = {name.rpartition(".")[0] for pair in model.tied_weights().items() for name in pair}
     plan: dict[str, str] = {}
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers":
