@@ -53,6 +53,7 @@ class Reference:
 
 @dataclass
 class _Entry(Generic[T]):
+    name: str
     held: T | Reference
     origin: Origin
     deprecated: str | None
@@ -158,7 +159,7 @@ class Registry(Generic[T]):
             if not origin.built_in:
                 self._load_built_in()
             with self._lock:
-                self._add(name, _Entry(value, origin, deprecated, tuple(deviations)), aliases, override)
+                self._add(_Entry(name, value, origin, deprecated, tuple(deviations)), aliases, override)
             return value
 
         return add if value is None else add(value)
@@ -196,17 +197,15 @@ class Registry(Generic[T]):
             raise MissingPluginError(
                 f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
             )
-        item = self._find(name)
-        entry = self._entry(item.target) if isinstance(item, _Alias) else item
-        for deprecated in dict.fromkeys((item.deprecated, entry.deprecated)):
+        entry = self._entry(name)
+        for deprecated in dict.fromkeys((self._items[name].deprecated, entry.deprecated)):
             if deprecated is not None:
                 warn_deprecated(f"{self.kind} {name!r}", deprecated)
         return entry.value
 
     def canonical(self, name: str) -> str:
         """The name under which a thing is listed, by its name or an alias."""
-        item = self._find(name)
-        return self.canonical(item.target) if isinstance(item, _Alias) else name
+        return self._entry(name).name
 
     def origin(self, name: str) -> Origin:
         """The module that registered a thing, and that module's distribution."""
@@ -237,7 +236,7 @@ class Registry(Generic[T]):
         return len(self.names())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._look_up(name) is not None
+        return isinstance(name, str) and (name in self._items or self._look_up(name) is not None)
 
     def __repr__(self) -> str:
         return f"<registry of {self.kind} names: {', '.join(sorted(self._items)) or 'none yet'}>"
@@ -254,20 +253,16 @@ class Registry(Generic[T]):
             PLUGINS.load()
         return self._items.get(name)
 
-    def _find(self, name: str) -> _Entry[T] | _Alias:
+    def _entry(self, name: str) -> _Entry[T]:
         if (item := self._items.get(name) or self._look_up(name)) is None:
             raise self._error(name, self.names(), kind=self.kind)
-        return item
-
-    def _entry(self, name: str) -> _Entry[T]:
-        item = self._find(name)
         return self._entry(item.target) if isinstance(item, _Alias) else item
 
-    def _add(self, name: str, entry: _Entry[T], aliases: Iterable[str], override: bool) -> None:
-        replaced = self._items.get(name)
+    def _add(self, entry: _Entry[T], aliases: Iterable[str], override: bool) -> None:
+        replaced = self._items.get(entry.name)
         renewed = isinstance(replaced, _Entry) and self._is_same(replaced, entry)
-        new: dict[str, _Entry[T] | _Alias] = {name: entry}
-        new |= {alias: _Alias(name, entry.origin, None) for alias in aliases}
+        new: dict[str, _Entry[T] | _Alias] = {entry.name: entry}
+        new |= {alias: _Alias(entry.name, entry.origin, None) for alias in aliases}
         self._put(new, override, renewed)
 
     def _is_same(self, old: _Entry[T], new: _Entry[T]) -> bool:

@@ -123,12 +123,9 @@ class Variant(Described):
 
     def check_task(self, task: str | None = None) -> str:
         """Raise UnknownTaskError or UnsupportedTaskError for a task that it cannot be built for."""
-        if task is None:
-            return self.default_task
-        task = require_task(task)
-        if task not in self.tasks:
-            raise UnsupportedTaskError(task, self.name, self.tasks)
-        return task
+        if task is not None and task not in self.tasks:
+            raise UnsupportedTaskError(require_task(task), self.name, self.tasks)
+        return str(task or self.default_task)
 
     def check_quirks(self, quirks: Iterable[str] = (), *, faithful: bool = False) -> tuple[str, ...]:
         """The names of quirks, each once, in the order in which the variant declares them.
