@@ -19,6 +19,9 @@ SERVING = {"vllm": "vllm.distributed.parallel_state", "sglang": "sglang.srt.dist
 """Backends of serving engines, which run a model's body under their own heads; and the module that knows how they slice
 it."""
 
+IN_PYTORCH = ("sdpa", "eager")
+"""Backends of which transformers has nothing to check or to fetch."""
+
 CAPS_SCORES = (*FLASH, "vllm")
 """Backends with their own key-value cache that are known to apply `attn_logit_softcapping`."""
 
@@ -184,9 +187,13 @@ class AttentionBackends(PreTrainedModel):
                 module.config._attn_implementation_internal = self.config._attn_implementation
 
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
-        """Refuse a backend by the requested name, before transformers replaces it by a kernel."""
-        self.check_backend(attn_implementation)
-        return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
+        """Choose the attention backend, or refuse one by its name, before transformers replaces it by a kernel."""
+        supported = self.supported_backends()
+        backend = supported[0] if attn_implementation is None else attn_implementation
+        if backend in supported and backend in IN_PYTORCH:
+            return backend
+        self.check_backend(backend)
+        return super()._check_and_adjust_attn_implementation(backend, *args, **kwargs)
 
     def check_backend(self, name: str | None) -> None:
         """Raise UnsupportedBackendError, with the supported backends, for one that this configuration cannot use.
