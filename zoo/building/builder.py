@@ -141,10 +141,10 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
     known = {*KNOWN, *variant.defaults, *(key for preset in variant.presets.values() for key in preset)}
     parts = (registry.get(settings[key]) for key, registry in PART_FIELDS.items() if settings.get(key) in registry)
     known.update(option for part in parts for option in getattr(part, "options", ()))
-    for key, value in settings.items():
-        if key == "pretrained":
-            raise ConfigError(f"{key}={value} was given; zoo.build makes new weights, zoo.load loads trained ones")
-        UnknownOverrideError.check(key, valid=sorted(known), owner=f"variant {variant.name!r}")
+    if "pretrained" in settings:
+        value = settings["pretrained"]
+        raise ConfigError(f"pretrained={value} was given; zoo.build makes new weights, zoo.load loads trained ones")
+    UnknownOverrideError.check(*settings, valid=sorted(known), owner=f"variant {variant.name!r}")
 
 
 def build(name: str, task: str | None = None, *, seed: int | None = None, **settings: Any) -> ModelOfAnyTask:

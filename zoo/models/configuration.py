@@ -100,8 +100,9 @@ class ZooConfig(Fields, PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill derived fields, then validate all once."""
-        CONFIGURATION.check(kwargs, "this", kwargs.pop(WRITTEN_BY, None))
-        kwargs.pop(CONFIGURATION.key, None)
+        written_by = kwargs.pop(WRITTEN_BY, None)
+        if CONFIGURATION.key in kwargs:
+            CONFIGURATION.check({CONFIGURATION.key: kwargs.pop(CONFIGURATION.key)}, "this", written_by)
         layer_types = kwargs.pop("layer_types", None)
         rope_parameters = kwargs.pop("rope_parameters", None)
         if kwargs.get("num_labels") is None:

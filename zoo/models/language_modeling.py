@@ -47,9 +47,9 @@ class LanguageModel(ZooPreTrainedModel):
         super().__init__(config)
         has_transform = transforms and config.lm_head_transform
         self.model = body
-        build_head, size = transformer_of(config).head, transformer_of(config).output_size(config)
+        transformer = transformer_of(config)
         width = config.embedding_width if has_transform else config.hidden_size
-        self.lm_head = build_head(width, size, bias=config.lm_head_bias)
+        self.lm_head = transformer.head(width, transformer.output_size(config), bias=config.lm_head_bias)
         self.transform = PredictionTransform(config) if has_transform else Identity()
 
     def _get_resized_lm_head(self, old_lm_head: nn.Linear, *args: Any, **kwargs: Any) -> nn.Linear:

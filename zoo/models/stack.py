@@ -34,7 +34,7 @@ from .mixers.base import refuse_layers_without_mixer
 from .norms import build_norm
 from .parts import RESIDUALS
 from .pretrained import CallOptions, ZooModel
-from .transformer import LayerBuilder, transformer_of
+from .transformer import transformer_of
 
 
 class ZooStack(ZooModel):
@@ -42,7 +42,7 @@ class ZooStack(ZooModel):
 
     input_grows: ClassVar[dict[str, bool]] = {"embedding_projection.weight": False}
 
-    def __init__(self, config: ZooConfig, build_layer: LayerBuilder) -> None:
+    def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.transformer = transformer_of(config)
         embeds = config.embedding_config()
@@ -55,6 +55,7 @@ class ZooStack(ZooModel):
         self.layer_types = config.types_of_layers()
         self.placed_types = config.placed_types_of_layers()
         self.windows = {**dict.fromkeys(self.layer_types), "sliding_attention": config.sliding_window}
+        build_layer = self.transformer.decoder_layer if config.is_decoder else self.transformer.encoder_layer
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
         if config.mixer_layer_type is not None:
@@ -135,7 +136,7 @@ class ZooEncoder(ZooStack):
                 "this configuration describes a decoder, an encoder was asked for; "
                 f"zoo.config({config.variant!r}, task='masked-lm') describes one"
             )
-        super().__init__(config, transformer_of(config).encoder_layer)
+        super().__init__(config)
         num_types = config.type_vocab_size
         self.token_types = TokenTypeEmbedding(num_types, config.embedding_config()) if num_types is not None else None
         self.post_init()
@@ -205,7 +206,7 @@ class ZooDecoder(ZooStack):
                 f"this configuration describes an {config.stack}, a decoder was asked for; "
                 f"zoo.config({config.variant!r}, task='causal-lm') describes one"
             )
-        super().__init__(config, transformer_of(config).decoder_layer)
+        super().__init__(config)
         self.post_init()
 
     @merge_with_config_defaults

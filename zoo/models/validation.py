@@ -62,8 +62,14 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     for field, registry, name in named_parts(config):
         registry.get(name, provider=(config.providers or {}).get(field))
     validate_heads(config)
-    validate_embeddings(config)
-    validate_layers(config, layer_types)
+    if config.share_encoder_decoder_embeddings and config.stack == "encoder-decoder":
+        validate_shared_vocabulary(config)
+    if config.tie_word_embeddings and config.embedding_size not in (None, config.hidden_size):
+        validate_tied_width(config)
+    if layer_types is not None:
+        validate_layer_types(config, layer_types)
+    if config.nope_layers is not None:
+        validate_pattern(config, "nope_layers", config.nope_layers)
 
 
 def validate_types(config: ZooConfig) -> None:
@@ -126,13 +132,9 @@ def is_of_type(value: Any, word: str) -> bool:
     return not isinstance(value, (list, tuple, dict)) or all(type(element) is ELEMENTS[word] for element in value)
 
 
-def validate_embeddings(config: ZooConfig) -> None:
-    """Require tied embeddings to be as wide as what is projected onto the vocabulary."""
-    if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
-        validate_shared_vocabulary(config)
-    transformed = config.stack != "encoder-decoder" and config.lm_head_transform
-    is_narrow = config.embedding_size and config.embedding_size != config.hidden_size
-    if is_narrow and config.tie_word_embeddings and not transformed:
+def validate_tied_width(config: ZooConfig) -> None:
+    """Require a narrow tied embedding to be as wide as what is projected onto the vocabulary."""
+    if config.stack == "encoder-decoder" or not config.lm_head_transform:
         raise ConfigError(
             f"embedding_size={config.embedding_size} and hidden_size={config.hidden_size} with "
             "tie_word_embeddings=True were given, but the output projection reads hidden states: "
@@ -151,12 +153,12 @@ def validate_shared_vocabulary(config: ZooConfig) -> None:
         )
 
 
-def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
+def validate_layer_types(config: ZooConfig, layer_types: list[str]) -> None:
     """Require layer types to name every layer, and windows to have a size."""
     valid = (*LAYER_TYPES, *filter(None, [config.mixer_layer_type]))
-    if not isinstance(layer_types, (list, tuple, type(None))):
+    if not isinstance(layer_types, (list, tuple)):
         raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(valid)}")
-    for layer_type in layer_types or ():
+    for layer_type in layer_types:
         mixers = [name for name in MIXERS if MIXERS.get(name).layer_type == layer_type]
         if layer_type not in valid and mixers:
             raise ConfigError(
@@ -164,14 +166,18 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
                 f"a mixer with such layers is {enumerate_names(mixers)}"
             )
         InvalidChoiceError.check(layer_type, valid=valid, kind="layer_types")
-    for field, pattern in (("layer_types", layer_types), ("nope_layers", config.nope_layers)):
-        if pattern is not None and not 1 <= len(pattern) <= config.num_hidden_layers:
-            raise ConfigError(
-                f"{field} has {len(pattern)} entries for num_hidden_layers={config.num_hidden_layers}; "
-                "give one for every layer, or a shorter pattern to repeat"
-            )
-    if "sliding_attention" in (layer_types or ()) and config.sliding_window is None:
+    validate_pattern(config, "layer_types", layer_types)
+    if "sliding_attention" in layer_types and config.sliding_window is None:
         raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")
+
+
+def validate_pattern(config: ZooConfig, field: str, pattern: list[Any]) -> None:
+    """Require a pattern of layers to be no longer than the stack."""
+    if not 1 <= len(pattern) <= config.num_hidden_layers:
+        raise ConfigError(
+            f"{field} has {len(pattern)} entries for num_hidden_layers={config.num_hidden_layers}; "
+            "give one for every layer, or a shorter pattern to repeat"
+        )
 
 
 def require_own_layers(config: ZooConfig, given: str, why: str, *others: str) -> None:
@@ -234,6 +240,9 @@ PLAIN: dict[str, tuple[type, ...]] = {
     "transformers_weights": (str, type(None)),
 }
 
+RESTRICTED = frozenset({*PLAIN, *ROPE_FIELDS, "rope_scaling", "per_layer_config", "quantization_config"})
+"""Settings of transformers with values that it cannot use, or that no model of the zoo reads."""
+
 Config = TypeVar("Config")
 
 
@@ -254,7 +263,23 @@ def in_the_zoos_words(cls: type[Config]) -> type[Config]:
 
 def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
     """Raise ConfigError for labels, dtype, rotary settings, quantisation or names that transformers cannot use."""
-    validate_labels(config.id2label, kwargs.get("num_labels"))
+    if config.id2label is not None or "num_labels" in kwargs:
+        validate_labels(config.id2label, kwargs.get("num_labels"))
+    if (dtype := kwargs.get("torch_dtype") if config.dtype is None else config.dtype) is not None:
+        validate_dtype(dtype)
+    if kwargs.keys() & RESTRICTED:
+        validate_restricted(kwargs)
+
+
+def validate_dtype(given: Any) -> None:
+    """Require a floating dtype, or the name of one."""
+    dtype = getattr(torch, given, given) if isinstance(given, str) else given
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
+
+
+def validate_restricted(kwargs: dict[str, Any]) -> None:
+    """Raise ConfigError for rotary settings, quantisation or names that transformers cannot use."""
     for field, types in PLAIN.items():
         if not isinstance(kwargs.get(field), types):
             raise ConfigError(f"{field}={kwargs[field]!r} was given; it must be {types[0].__name__} or None")
@@ -263,10 +288,6 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
     if (rope := {name: kwargs[name] for name in ROPE_FIELDS & kwargs.keys()}) or "rope_scaling" in kwargs:
         validate_rope_parameters(kwargs.get("rope_scaling"))
         validate_rope_parameters(rope)
-    dtype = config.dtype if config.dtype is not None else kwargs.get("torch_dtype")
-    dtype = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
     quantization = kwargs.get("quantization_config")
     if isinstance(quantization, dict):
         valid = sorted(AUTO_QUANTIZATION_CONFIG_MAPPING)
