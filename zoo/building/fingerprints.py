@@ -12,7 +12,6 @@ from torch import Tensor
 
 from zoo.base.errors import CheckpointError
 from zoo.base.files import read_json
-from zoo.base.folders import RECORD_FILE
 from zoo.models import ZooPreTrainedModel
 
 LENGTH, NUM_LOGITS, STEP = 8, 16, 37
@@ -40,11 +39,8 @@ def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
     return (torch.arange(1, length + 1, device=model.device) * STEP % vocab_size)[None]
 
 
-def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
-    """The fingerprint in the record of a folder's weights, empty without one; CheckpointError if that is damaged."""
-    file = folder / RECORD_FILE
-    if not file.is_file():
-        return ()
+def recorded_fingerprint(file: Path) -> tuple[float, ...]:
+    """The fingerprint in a record of weights; CheckpointError if that is damaged."""
     try:
         recorded = read_json(file)["fingerprint"]
         if all(isinstance(value, (int, float)) for value in recorded):

@@ -17,7 +17,6 @@ from transformers.integrations import PeftAdapterMixin
 from transformers.modeling_utils import EmbeddingAccessMixin, ModuleUtilsMixin, PushToHubMixin
 from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from zoo import models
 from zoo.base.errors import (
     CheckpointError,
     ConfigError,
@@ -27,10 +26,11 @@ from zoo.base.errors import (
     enumerate_names,
 )
 from zoo.base.files import read_json
+from zoo.base.folders import RECORD_FILE
 from zoo.base.formats import BUNDLE, DISTRIBUTION
 from zoo.base.manifest import CODE_FILE, check_code
 from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
-from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooModel, ZooPreTrainedModel
+from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooModel, ZooPreTrainedModel, api
 from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes, weight_files
 from zoo.models.configuration import MODEL_TYPE
 from zoo.registry import Task
@@ -91,7 +91,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         check_weights(folder, config, shapes)
     if kwargs.setdefault("verify", True) and (folder / CODE_FILE).is_file():
         check_code(folder)
-    recorded = recorded_fingerprint(folder)
+    recorded = recorded_fingerprint(record) if (record := folder / RECORD_FILE).is_file() else ()
     if not as_saved:
         if recorded:
             check_fingerprint(saved_as.from_pretrained(folder, verify=True), recorded, folder)
@@ -213,7 +213,7 @@ def check_weights(folder: Path, config: ZooConfig, shapes: dict[str, tuple[int, 
 
 def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
     architectures = config.architectures or [None]
-    model_class = getattr(models, str(architectures[0]), None)
+    model_class = getattr(api, str(architectures[0]), None)
     if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
         valid = enumerate_names(sorted({saved_as.__name__ for _, saved_as in TASK_CLASSES.values()}))
         raise CheckpointError(

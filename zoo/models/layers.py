@@ -66,6 +66,11 @@ class TransformerLayer(GradientCheckpointingLayer):
     cross_attn_residual: Residual
     mlp: nn.Module
 
+    def build_cross_attention(self, config: ZooConfig, layer_idx: int) -> None:
+        """Build what reads the states of an encoder, in a decoder that has one."""
+        self.cross_attn = build_attention(config, layer_idx, is_cross=True)
+        self.cross_attn_residual = build_residual(config, layer_idx)
+
     def read_source(self, hidden_states: Tensor, states: Tensor, mask: Any, **kwargs: Any) -> Tensor:
         """Cross attention, without a window. Arguments as for the forward, in which the source is second."""
         kwargs["sliding_window"] = None
@@ -105,6 +110,8 @@ class EncoderLayer(TransformerLayer):
         self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
         self.mlp = build_feed_forward(config, layer_idx)
         self.mlp_residual = build_residual(config, layer_idx)
+        if self.is_causal and config.add_cross_attention:
+            self.build_cross_attention(config, layer_idx)
 
     def forward(
         self,
@@ -142,12 +149,6 @@ class DecoderLayer(EncoderLayer):
 
     is_causal = True
 
-    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
-        super().__init__(config, layer_idx)
-        if config.add_cross_attention:
-            self.cross_attn = build_attention(config, layer_idx, is_cross=True)
-            self.cross_attn_residual = build_residual(config, layer_idx)
-
 
 class ParallelEncoderLayer(TransformerLayer):
     """`x + attention(norm(x)) + mlp(norm(x))`: both sublayers read the same input (GPT-J; PaLM, section 2)."""
@@ -159,6 +160,8 @@ class ParallelEncoderLayer(TransformerLayer):
         self.self_attn = build_mixer(config, layer_idx, is_causal=self.is_causal)
         self.mlp = build_feed_forward(config, layer_idx)
         self.residual = build_residual(config, layer_idx, opens_layer=True)
+        if self.is_causal and config.add_cross_attention:
+            self.build_cross_attention(config, layer_idx)
 
     def forward(
         self,
@@ -186,12 +189,6 @@ class ParallelDecoderLayer(ParallelEncoderLayer):
     """The same with causal self-attention, and cross attention after it with an encoder."""
 
     is_causal = True
-
-    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
-        super().__init__(config, layer_idx)
-        if config.add_cross_attention:
-            self.cross_attn = build_attention(config, layer_idx, is_cross=True)
-            self.cross_attn_residual = build_residual(config, layer_idx)
 
 
 def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
