@@ -103,6 +103,16 @@ def test_a_model_that_is_shared_between_stacks_keeps_its_embedding_with_the_root
     assert set(fully_sharded_plan(model)) == {"encoder.layers.*", "decoder.layers.*"}
 
 
+def test_plans_are_made_when_they_are_read_and_a_given_one_stays():
+    model = zoo.build("gpt2-style@tiny", vocab_size=20)
+    assert not {"_tp_plan", "_fsdp_plan"} & {*vars(model), *vars(model.model)}
+    model.tp_plan = None
+    assert model.fsdp_plan["lm_head"] == "keep_full_weight"
+    assert model.fsdp_plan["model.layers.*"] == "free_full_weight"
+    assert model.tp_plan == {}
+    assert model.model.tp_plan["layers.*.self_attn.o_proj"] == "rowwise"
+
+
 class Missing(nn.Module):
     """Stands where another stage of a pipeline has a module, as vLLM's PPMissingLayer does."""
 

@@ -149,9 +149,9 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
 
 def build(name: str, task: str | None = None, *, seed: int | None = None, **settings: Any) -> ModelOfAnyTask:
     """Build a new model of a variant, as [`zoo.build`][] does."""
-    task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: settings.pop(key) for key in ("attn_implementation", "dtype") if key in settings}
     model_config = config(name, task, **settings)
+    task = VARIANTS.get(model_config.variant).check_task(task)
     model_class = TASK_CLASSES[task][1]
     with nullcontext() if seed is None else seeded(seed):
         model = model_class._from_config(model_config, **loading)
@@ -186,8 +186,8 @@ def seeded(seed: int) -> Iterator[None]:
 
 def skeleton(name: str, task: str | None = None, **settings: Any) -> ZooPreTrainedModel:
     """Build a model without weights: all of its modules and shapes, on the meta device, where nothing is allocated."""
-    task = VARIANTS.get(parse_name(name).name).check_task(task)
     model_config = config(name, task, **settings)
+    task = VARIANTS.get(model_config.variant).check_task(task)
     with torch.device("meta"):
         return TASK_CLASSES[task][1](model_config).eval()
 
