@@ -59,12 +59,6 @@ class _Entry(Generic[T]):
     deprecated: str | None
     deviations: tuple[str, ...] = ()
 
-    @property
-    def value(self) -> T:
-        if isinstance(self.held, Reference):
-            self.held = self.held.load()
-        return self.held  # type: ignore[return-value]
-
 
 @dataclass(frozen=True)
 class _Alias:
@@ -201,7 +195,9 @@ class Registry(Generic[T]):
         for deprecated in dict.fromkeys((self._items[name].deprecated, entry.deprecated)):
             if deprecated is not None:
                 warn_deprecated(f"{self.kind} {name!r}", deprecated)
-        return entry.value
+        if isinstance(entry.held, Reference):
+            entry.held = entry.held.load()
+        return entry.held  # type: ignore[return-value]
 
     def canonical(self, name: str) -> str:
         """The name under which a thing is listed, by its name or an alias."""
