@@ -158,9 +158,8 @@ def validate_layer_types(config: ZooConfig, layer_types: list[str]) -> None:
     valid = (*LAYER_TYPES, *filter(None, [config.mixer_layer_type]))
     if not isinstance(layer_types, (list, tuple)):
         raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(valid)}")
-    for layer_type in layer_types:
-        mixers = [name for name in MIXERS if MIXERS.get(name).layer_type == layer_type]
-        if layer_type not in valid and mixers:
+    for layer_type in (kind for kind in layer_types if kind not in valid):
+        if mixers := [name for name in MIXERS if MIXERS.get(name).layer_type == layer_type]:
             raise ConfigError(
                 f"layer_types names {layer_type} layers, but mixer={config.mixer!r} was given; "
                 f"a mixer with such layers is {enumerate_names(mixers)}"
