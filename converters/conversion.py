@@ -186,7 +186,9 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
     plan.key_map.check(checkpoint.tensors, parameters)
     tensors = own(plan.key_map.forward(checkpoint.tensors, consume=checkpoint.owned), copies=not checkpoint.owned)
     tensors |= {
-        name: torch.zeros(value.shape, dtype=dtype) for name, value in parameters.items() if plan.key_map.is_added(name)
+        name: torch.zeros(value.shape, dtype=dtype)
+        for name, value in parameters.items()
+        if plan.key_map.added.has(name)
     }
     model, problems = from_weights(plan.model_class, plan.config, tensors, dtype)
     if problems:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,78 +13,75 @@ from torch import Tensor
 from .errors import CheckpointKeysError, ConversionError, Shape
 from .transforms import SAME, Transform
 
-GROUP = re.compile(r"\(([^()]*)\)")
-REFERENCE = re.compile(r"\\(\d)")
-SPECIAL = re.compile(r"(?<!\\)[.*+?\[\]{}|^$]")
+PLACEHOLDERS = {"n": r"\d+", "p": "weight|bias", "s": "encoder|decoder"}
+"""What `{n}`, `{p}` and `{s}` stand for in keys: a layer's number, a linear layer's parameter, a stack."""
+
+PLACEHOLDER = re.compile(r"\{\w*\}")
+
+Values = tuple[tuple[str, str], ...]  # What placeholders stand for in a key, by their names
 
 
 class KeyMapError(ValueError):
     """A row of a key map is wrong: a mistake in the converter, never in a checkpoint."""
 
 
+def _pattern(key: str) -> re.Pattern[str]:
+    """A regular expression of the keys that placeholders stand for; one that occurs twice stands for the same."""
+    text = re.escape(key)
+    for name, choices in PLACEHOLDERS.items():
+        place = re.escape(f"{{{name}}}")
+        text = text.replace(place, f"(?P<{name}>{choices})", 1).replace(place, f"(?P={name})")
+    return re.compile(text)
+
+
 @dataclass(frozen=True)
 class Side:
-    """The keys on one side of a row: patterns to recognise them by, which are templates to write them with."""
+    """The keys on one side of a row, with placeholders."""
 
-    templates: tuple[str, ...]  # Keys that refer to groups by a backslash and a digit
-    groups: tuple[str, ...]  # The regular expression of every group
+    keys: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "patterns", tuple(re.compile(self._pattern(text)) for text in self.templates))
+        object.__setattr__(self, "patterns", tuple(map(_pattern, self.keys)))
 
-    def _pattern(self, template: str) -> str:
-        pieces, written = [], set()
-        for index, piece in enumerate(REFERENCE.split(template)):
-            if index % 2 == 0:
-                pieces.append(re.escape(piece))
-            elif piece in written:
-                pieces.append(f"(?P=g{piece})")
-            else:
-                pieces.append(f"(?P<g{piece}>{self.groups[int(piece) - 1]})")
-                written.add(piece)
-        if len(written) != len(self.groups):
-            raise KeyMapError(f"{template!r} has to mention each of {len(self.groups)} groups, to be reversible")
-        return f"^{''.join(pieces)}$"
-
-    def match(self, key: str) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """Find the patterns that a key fits."""
-        for place, pattern in enumerate(self.patterns):
-            if (found := pattern.match(key)) is not None:
-                yield place, tuple(found[f"g{number + 1}"] for number in range(len(self.groups)))
+    def match(self, key: str) -> Iterator[Values]:
+        """Find the values of placeholders by which a key is one of these."""
+        for pattern in self.patterns:
+            if (found := pattern.fullmatch(key)) is not None:
+                yield tuple(sorted(found.groupdict().items()))
 
     def has(self, key: str) -> bool:
-        """Whether a key fits any of the patterns."""
-        return any(pattern.match(key) for pattern in self.patterns)
+        """Whether a key is one of these."""
+        return any(pattern.fullmatch(key) for pattern in self.patterns)
 
-    def write(self, groups: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(REFERENCE.sub(lambda found: groups[int(found[1]) - 1], template) for template in self.templates)
+    def write(self, values: Values) -> tuple[str, ...]:
+        return tuple(key.format(**dict(values)) for key in self.keys)
 
 
 @dataclass(frozen=True)
 class Row:
-    r"""One line of a key map: left keys, right keys, and how the values on the left become those on the right."""
+    """One line of a key map: left keys, right keys, and how the values on the left become those on the right."""
 
-    # Anchored regular expressions of plain text and groups: `^layers\.(\d+)\.norm\.(weight|bias)$`. The groups of all
-    # of them must be the same.
     left: Side
-    right: Side  # Templates, with `\1` for the first group. Each must mention every group.
+    right: Side
     transform: Transform = SAME  # Maps the tensors on the left to those on the right
 
     def __post_init__(self) -> None:
-        keys, names = self.left.templates, self.right.templates
+        keys, names = self.left.keys, self.right.keys
         if self.transform is SAME and len(keys) != len(names):
             raise KeyMapError(f"{len(keys)} keys become {len(names)} here: give a transform")
+        found = {key: {*PLACEHOLDER.findall(key)} for key in (*keys, *names)}
+        if any(placeholders != found[keys[0]] for placeholders in found.values()):
+            raise KeyMapError(f"{keys} and {names} have different placeholders; a row needs the same ones in all keys")
+        if unknown := found[keys[0]] - {f"{{{name}}}" for name in PLACEHOLDERS}:
+            raise KeyMapError(f"{keys[0]!r} has unknown placeholders {sorted(unknown)}; valid: {[*PLACEHOLDERS]}")
 
     @classmethod
     def of(cls, left: str | tuple[str, ...], right: str | tuple[str, ...], transform: Transform = SAME) -> Row:
         """Read a row as it is written in a table. Arguments as for the class; a string is a tuple of one."""
-        patterns = (left,) if isinstance(left, str) else left
-        templates = (right,) if isinstance(right, str) else right
-        groups = {tuple(GROUP.findall(pattern)) for pattern in patterns}
-        if len(groups) != 1:
-            raise KeyMapError(f"{patterns} have different groups; a row needs the same ones in all of its patterns")
-        return cls(Side(tuple(map(_template, patterns)), *groups), Side(templates, *groups), transform)
+        lefts = (left,) if isinstance(left, str) else left
+        rights = (right,) if isinstance(right, str) else right
+        return cls(Side(lefts), Side(rights), transform)
 
     @property
     def inverse(self) -> Row:
@@ -91,21 +89,34 @@ class Row:
         return Row(self.right, self.left, self.transform.inverse)
 
 
-def _template(pattern: str) -> str:
-    """Turn an anchored regular expression of plain text and groups into a template."""
-    if not (pattern.startswith("^") and pattern.endswith("$")):
-        raise KeyMapError(f"{pattern!r} is not anchored: begin it with ^ and end it with $")
-    pieces = GROUP.split(pattern[1:-1])
-    for index in range(0, len(pieces), 2):
-        if SPECIAL.search(pieces[index]):
-            raise KeyMapError(f"{pattern!r} is not reversible: outside of groups only plain text is allowed")
-        pieces[index] = re.sub(r"\\(.)", r"\1", pieces[index])
-    return "".join(piece if index % 2 == 0 else f"\\{index // 2 + 1}" for index, piece in enumerate(pieces))
+Keys = Mapping[Any, Any]
+"""Modules or weights of another implementation by the zoo's: a name, or names and a transform (or a function that makes
+one of the zoo's configuration). A name without one of the endings `TENSORS` is a module's: its weight and bias."""
+
+TENSORS = (".weight", ".bias", "_bias", "{p}", ".experts.gate_up_proj", ".experts.down_proj")
+"""Endings of the names of weights."""
+
+Pair = tuple[str | tuple[str, ...], str | tuple[str, ...], Transform]
+"""Keys of another implementation, the zoo's, and the transform between them: a row as `Row.of` reads it."""
+
+
+def pairs(keys: Keys, ours: str = "", theirs: str = "", config: Any = None) -> Iterator[Pair]:
+    """Rows of a table of keys, with the prefixes of both sides."""
+    for zoo, native in keys.items():
+        names, transform = native if isinstance(native, tuple) else (native, SAME)
+        lefts = names if isinstance(names, tuple) else (names,)
+        rights = zoo if isinstance(zoo, tuple) else (zoo,)
+        ending = "" if lefts[0].endswith(TENSORS) else ".{p}"
+        yield (
+            tuple(f"{theirs}{name}{ending}" for name in lefts),
+            tuple(f"{ours}{name}{ending}" for name in rights),
+            transform if isinstance(transform, Transform) else transform(config),
+        )
 
 
 @dataclass(frozen=True)
 class KeyMap:
-    r"""A table of rows between the keys of another implementation (left) and those of the zoo (right).
+    """A table of rows between the keys of another implementation (left) and those of the zoo (right).
 
     Every key must be matched by exactly one row. The way back is the same table, read from right to left.
 
@@ -113,10 +124,10 @@ class KeyMap:
     from zoo.converters.transforms import join
 
     KeyMap.of(
-        (r"^tok_emb\.weight$", "model.embed_tokens.weight"),
-        (r"^blocks\.(\d+)\.mlp\.0\.(weight|bias)$", r"model.layers.\1.mlp.up_proj.\2"),
-        (tuple(rf"^blocks\.(\d+)\.heads\.{h}\.q$" for h in range(4)), r"model.layers.\1.self_attn.q_proj", join(4)),
-        dead={r"^blocks\.(\d+)\.norm_3\.(weight|bias)$": r"blocks.\1.norm_2.\2"},
+        ("tok_emb.weight", "model.embed_tokens.weight"),
+        ("blocks.{n}.mlp.0.{p}", "model.layers.{n}.mlp.up_proj.{p}"),
+        (tuple(f"blocks.{{n}}.heads.{h}.q" for h in range(4)), "model.layers.{n}.self_attn.q_proj", join(4)),
+        dead={"blocks.{n}.norm_3.{p}": "blocks.{n}.norm_2.{p}"},
     )
     ```
 
@@ -129,28 +140,22 @@ class KeyMap:
 
     rows: tuple[Row, ...]
     dead: tuple[Row, ...] = ()
-    ignored: tuple[re.Pattern[str], ...] = ()
-    added: tuple[re.Pattern[str], ...] = ()
+    ignored: Side = Side(())
+    added: Side = Side(())
     owner: str = "foreign"
 
     @classmethod
     def of(
         cls,
-        *rows: tuple[str | tuple[str, ...], str | tuple[str, ...]]
-        | tuple[str | tuple[str, ...], str | tuple[str, ...], Transform],
+        *rows: tuple[str | tuple[str, ...], str | tuple[str, ...]] | Pair,
         dead: Mapping[str, str] | None = None,
         ignored: Iterable[str] = (),
         added: Iterable[str] = (),
         owner: str = "foreign",
     ) -> KeyMap:
         """Read a table. Arguments as for the class, each row a tuple as for [`Row.of`][]."""
-        return cls(
-            tuple(Row.of(*row) for row in rows),
-            tuple(Row.of(pattern, twin) for pattern, twin in (dead or {}).items()),
-            tuple(re.compile(pattern) for pattern in ignored),
-            tuple(re.compile(pattern) for pattern in added),
-            owner,
-        )
+        twins = tuple(Row.of(key, twin) for key, twin in (dead or {}).items())
+        return cls(tuple(Row.of(*row) for row in rows), twins, Side(tuple(ignored)), Side(tuple(added)), owner)
 
     def forward(self, tensors: Mapping[str, Tensor], *, consume: bool = False) -> dict[str, Tensor]:
         """Read the table from left to right; dead keys are dropped.
@@ -163,30 +168,22 @@ class KeyMap:
             ConversionError: When values do not fit together.
         """
         dead = {key for key in tensors if any(row.left.has(key) for row in self.dead)}
-        alive = {key: value for key, value in tensors.items() if not (key in dead or self.is_ignored(key))}
+        alive = {key: value for key, value in tensors.items() if not (key in dead or self.ignored.has(key))}
         if consume and isinstance(tensors, dict):
             tensors.clear()
         return apply(self.rows, alive, self.owner)
 
     def backward(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Read the table from right to left; dead keys are zero. Errors are those of `forward`."""
-        tensors = {key: value for key, value in tensors.items() if not self.is_added(key)}
+        tensors = {key: value for key, value in tensors.items() if not self.added.has(key)}
         found = apply([row.inverse for row in self.rows], tensors, "zoo")
         dead = {
-            row.left.write(groups)[0]: torch.zeros_like(value)
+            row.left.write(values)[0]: torch.zeros_like(value)
             for row in self.dead
             for key, value in found.items()
-            for _, groups in row.right.match(key)
+            for values in row.right.match(key)
         }
         return found | dead
-
-    def is_ignored(self, key: str) -> bool:
-        """Whether a left key is optional."""
-        return any(pattern.match(key) for pattern in self.ignored)
-
-    def is_added(self, key: str) -> bool:
-        """Whether the other implementation has no counterpart of a right key."""
-        return any(pattern.match(key) for pattern in self.added)
 
     def expected(self, parameters: Mapping[str, Tensor]) -> dict[str, Shape]:
         """Left keys and shapes of the checkpoint of a model, by its parameters, which may be on the meta device."""
@@ -195,7 +192,7 @@ class KeyMap:
 
     def check(self, tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> None:
         """Raise CheckpointKeysError with all unknown, missing and misshapen left keys of a checkpoint."""
-        given = {key: tuple(value.shape) for key, value in tensors.items() if not self.is_ignored(key)}
+        given = {key: tuple(value.shape) for key, value in tensors.items() if not self.ignored.has(key)}
         expected = self.expected(parameters)
         if given != expected:
             raise CheckpointKeysError(given, expected, self.owner)
@@ -203,31 +200,26 @@ class KeyMap:
 
 def apply(rows: Iterable[Row], tensors: dict[str, Tensor], owner: str) -> dict[str, Tensor]:
     """Carry tensors from the left side of rows to their right side."""
-    gathered: dict[tuple[int, tuple[str, ...]], set[str]] = {}
     table = list(rows)
-    known: dict[str, Shape] = {}
+    gathered: dict[tuple[int, Values], None] = {}
     for key in tensors:
-        matches = [(index, groups) for index, row in enumerate(table) for _, groups in row.left.match(key)]
+        matches = [(index, values) for index, row in enumerate(table) for values in row.left.match(key)]
         if len(matches) > 1:
-            raise KeyMapError(
-                f"{len(matches)} rows match {key!r}: {[table[index].left.templates for index, _ in matches]}"
-            )
-        for match in matches:
-            gathered.setdefault(match, set()).add(key)
-    for index, groups in gathered:
-        for key in table[index].left.write(groups):
-            known[key] = tuple(tensors[key].shape) if key in tensors else ()
-    if known.keys() != tensors.keys():
-        raise CheckpointKeysError({key: tuple(value.shape) for key, value in tensors.items()}, known, owner)
+            raise KeyMapError(f"{len(matches)} rows match {key!r}: {[table[index].left.keys for index, _ in matches]}")
+        gathered |= dict.fromkeys(matches)
+    read = {key for index, values in gathered for key in table[index].left.write(values)}
+    if read != tensors.keys():
+        given = {key: tuple(value.shape) for key, value in tensors.items()}
+        raise CheckpointKeysError(given, {key: given.get(key, ()) for key in read}, owner)
     carried: dict[str, Tensor] = {}
-    for index, groups in gathered:
+    for index, values in gathered:
         row = table[index]
-        keys, names = row.left.write(groups), row.right.write(groups)
+        keys, names = row.left.write(values), row.right.write(values)
         try:
-            values = row.transform.forward(tuple(tensors.pop(key) for key in keys))
+            results = row.transform.forward(tuple(tensors.pop(key) for key in keys))
         except (ValueError, RuntimeError) as error:
             raise ConversionError(f"cannot {row.transform.name} {', '.join(keys)}: {error}") from error
         if taken := carried.keys() & set(names):
             raise KeyMapError(f"several rows write {sorted(taken)}")
-        carried.update(zip(names, values, strict=True))
+        carried.update(zip(names, results, strict=True))
     return carried

@@ -22,10 +22,11 @@ from zoo.registry import Task
 from .checkpoint import Checkpoint
 from .converter import Converter, Plan
 from .errors import CheckpointKeysError, ConversionError, NotConvertibleError
-from .key_map import KeyMap
+from .key_map import KeyMap, Keys, Pair, pairs
+from .native.declared import biasless
 from .originals.original import Shapes, count, require_hints
 from .symmetries.route import Needs, admissible, plain_needs
-from .transforms import split, zero_bias
+from .transforms import split
 
 BODIES = (ZooEncoderDecoder, ZooEncoder, ZooDecoder)
 ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
@@ -162,34 +163,23 @@ def settings_of(layer: Any) -> dict[str, Any]:
 
 
 def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biases: bool) -> KeyMap:
-    stacks = ("encoder", "decoder") if model_class is ZooEncoderDecoder else (None,)
-    rows = []
+    rows: list[Pair] = []
+    stacks = ("encoder.", "decoder.") if model_class is ZooEncoderDecoder else ("",)
     for stack in stacks:
-        crossing = stack == "decoder" or model_class is ZooDecoder
-        rows += _stack_rows("" if stack is None else f"{stack}.", config.norm_placement, crossing, norm_biases)
-    added = r"^((encoder|decoder)\.)?embed_tokens\.weight$"
-    return KeyMap.of(*rows, added=[added], owner=TorchNN.name)
+        crossing = stack == "decoder." or model_class is ZooDecoder
+        rows += pairs(keys_of_stack(config.norm_placement, crossing, norm_biases), stack, stack)
+    return KeyMap.of(*rows, added=[f"{stack}embed_tokens.weight" for stack in stacks], owner=TorchNN.name)
 
 
-def _stack_rows(prefix: str, placement: str, crossing: bool, norm_biases: bool) -> list[Any]:
-    escaped = prefix.replace(".", r"\.")
-    layer, to = rf"^{escaped}layers\.(\d+)\.", rf"{prefix}layers.\1."
-    slot = "norm_in" if placement == "pre" else "norm_out"
-    sublayers = {"self_attn": "self_attn", **({"multihead_attn": "cross_attn"} if crossing else {})}
-    rows: list[Any] = []
-    for theirs, ours in sublayers.items():
-        for part in ("weight", "bias"):
-            projections = tuple(f"{to}{ours}.{name}_proj.{part}" for name in "qkv")
-            rows.append((rf"{layer}{theirs}\.in_proj_{part}$", projections, split(3)))
-        rows.append((rf"{layer}{theirs}\.out_proj\.(weight|bias)$", rf"{to}{ours}.o_proj.\2"))
-    rows.append((rf"{layer}linear1\.(weight|bias)$", rf"{to}mlp.up_proj.\2"))
-    rows.append((rf"{layer}linear2\.(weight|bias)$", rf"{to}mlp.down_proj.\2"))
-    residuals = [f"{to}{ours}_residual.{slot}" for ours in (*sublayers.values(), "mlp")]
-    norms = {rf"{layer}norm{number}": name for number, name in enumerate(residuals, start=1)}
-    norms[rf"^{escaped}norm"] = f"{prefix}norm"
-    for theirs, ours in norms.items():
-        if norm_biases:
-            rows.append((rf"{theirs}\.(weight|bias)$", rf"{ours}.{chr(92)}{2 if 'layers' in theirs else 1}"))
-        else:
-            rows.append((rf"{theirs}\.weight$", (f"{ours}.weight", f"{ours}.bias"), zero_bias()))
-    return rows
+def keys_of_stack(placement: str, crossing: bool, norm_biases: bool) -> Keys:
+    layer, slot = "layers.{n}.", "norm_in" if placement == "pre" else "norm_out"
+    attentions = {"self_attn": "self_attn", **({"cross_attn": "multihead_attn"} if crossing else {})}
+    keys: dict[Any, Any] = {f"{layer}mlp.up_proj": f"{layer}linear1", f"{layer}mlp.down_proj": f"{layer}linear2"}
+    for ours, theirs in attentions.items():
+        projections = tuple(f"{layer}{ours}.{name}_proj.{{p}}" for name in "qkv")
+        keys[projections] = f"{layer}{theirs}.in_proj_{{p}}", split(3)
+        keys[f"{layer}{ours}.o_proj"] = f"{layer}{theirs}.out_proj"
+    sublayers = enumerate((*attentions, "mlp"), start=1)
+    norms = {f"{layer}{ours}_residual.{slot}": f"{layer}norm{number}" for number, ours in sublayers}
+    norms["norm"] = "norm"
+    return {**keys, **(norms if norm_biases else biasless(norms))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
@@ -20,43 +20,17 @@ from zoo.models.fields import ANY
 from zoo.registry import Registry, Task
 
 from ..errors import ConversionError, LostInputWarning, NoCounterpartError, UnknownConverterError
-from ..key_map import KeyMap, Row, Side
+from ..key_map import KeyMap, Keys, pairs
 from ..symmetries.base import State
 from ..symmetries.route import Needs, admissible, plain_needs
-from ..transforms import SAME, Transform, zero_bias
+from ..transforms import Transform, zero_bias
 from .common import a_stack, labels, tokens
-
-Pair = tuple[Any, Any] | tuple[Any, Any, Transform]
-"""A native key (or several), the zoo's, and the transform between them."""
-
-PLACEHOLDERS = {"{n}": r"\d+", "{p}": "weight|bias", "{s}": "encoder|decoder"}
-"""Short for groups in keys: a layer's number, a linear layer's parameter, a stack."""
 
 
 class UnknownNativeError(UnknownConverterError):
     """No such class of transformers is known."""
 
     kind = "model type of transformers"
-
-
-def table(*pairs: Pair, owner: str) -> KeyMap:
-    """Write a key map with placeholders instead of regular expressions."""
-    return KeyMap(tuple(_row(*pair) for pair in pairs), owner=owner)
-
-
-def _row(native: Any, zoo: Any, transform: Transform = SAME) -> Row:
-    lefts = (native,) if isinstance(native, str) else native
-    rights = (zoo,) if isinstance(zoo, str) else zoo
-    order = re.findall(r"\{\w\}", lefts[0])
-
-    groups = tuple(PLACEHOLDERS[placeholder] for placeholder in order)
-
-    def side(keys: tuple[str, ...]) -> Side:
-        for place, placeholder in enumerate(order, start=1):
-            keys = tuple(key.replace(placeholder, f"\\{place}") for key in keys)
-        return Side(keys, groups)
-
-    return Row(side(lefts), side(rights), transform)
 
 
 AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
@@ -82,13 +56,6 @@ RELATED = {
     "umt5": "every layer has its own relative positions, where all layers of t5 share one table",
 }
 """Reasons why model types cannot be converted: the zoo's own, and those that resemble convertible ones."""
-
-Keys = Mapping[Any, Any]
-"""Native modules or weights by the zoo's: a name, or names and a transform (or a function that makes one of the zoo's
-configuration). A name without one of the endings `TENSORS` is a module's: its weight and bias."""
-
-TENSORS = (".weight", ".bias", "_bias", ".experts.gate_up_proj", ".experts.down_proj")
-"""Endings of the names of weights."""
 
 NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")
 
@@ -136,19 +103,6 @@ def same(*names: str) -> dict[str, str]:
 def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Transform]]:
     """Layer norms that have no bias, which the zoo's have."""
     return {(f"{zoo}.weight", f"{zoo}.bias"): (f"{native}.weight", zero_bias()) for zoo, native in names.items()}
-
-
-def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) -> Iterator[Pair]:
-    for zoo, native in keys.items():
-        names, transform = native if isinstance(native, tuple) else (native, SAME)
-        lefts = names if isinstance(names, tuple) else (names,)
-        rights = zoo if isinstance(zoo, tuple) else (zoo,)
-        ending = "" if lefts[0].endswith(TENSORS) else ".{p}"
-        yield (
-            tuple(f"{native_prefix}{name}{ending}" for name in lefts),
-            tuple(f"{zoo_prefix}{name}{ending}" for name in rights),
-            transform if isinstance(transform, Transform) else transform(config),
-        )
 
 
 class NativeFormat:
@@ -210,7 +164,7 @@ class NativeFormat:
         ]
         for zoo, native in self.parameters.items():
             rows.append((f"{self.prefix}{self.layers}.{native}", f"model.layers.{{n}}.{zoo}"))
-        return table(*rows, owner=self.name)
+        return KeyMap.of(*rows, owner=self.name)
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
         """The keys outside of the layers, where they depend on the settings, as `body`."""

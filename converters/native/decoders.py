@@ -10,10 +10,11 @@ from zoo.models.fields import ANY, LAYER_TYPES
 from zoo.registry import Task
 
 from ..errors import NoCounterpartError
+from ..key_map import Keys
 from ..symmetries.base import State
 from ..transforms import Transform, split_rows
 from .common import decoder_obstacles, without, without_classifier_bias
-from .declared import Field, Keys, NativeFormat
+from .declared import Field, NativeFormat
 
 HEADS: Mapping[str, Keys] = {
     "causal-lm": {"lm_head": "lm_head"},

@@ -10,7 +10,8 @@ from torch import Tensor
 from zoo.models import ZooConfig, ZooEncoder, ZooForCausalLM, ZooForConditionalGeneration, ZooPreTrainedModel
 
 from ..errors import ConversionError
-from ..key_map import KeyMap
+from ..key_map import KeyMap, Pair, pairs
+from ..native.common import mlp
 from .original import Layout, Original, count
 
 
@@ -72,30 +73,25 @@ class D2L(Original, name="d2l"):
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         if config.stack == "encoder-decoder":
-            rows = stack(r"^encoder\.", "model.encoder.", ENCODER) + stack(r"^decoder\.", "model.decoder.", DECODER)
+            rows = [*stack("model.encoder.", "encoder.", ENCODER), *stack("model.decoder.", "decoder.", DECODER)]
         else:
-            rows = stack("^", "model.", DECODER) if config.is_decoder else stack("^", "", ENCODER)
+            rows = stack("model.", "", DECODER) if config.is_decoder else stack("", "", ENCODER)
         return KeyMap.of(*rows, owner=self.name)
 
 
-ENCODER = {"attention": "self_attn"}
-DECODER = {"attention1": "self_attn", "attention2": "cross_attn"}
+ENCODER = {"self_attn": "attention"}
+DECODER = {"self_attn": "attention1", "cross_attn": "attention2"}
 
 
-def stack(theirs: str, ours: str, attentions: Mapping[str, str]) -> list[tuple[str, str]]:
+def stack(ours: str, theirs: str, attentions: Mapping[str, str]) -> list[Pair]:
     """The rows of a stack; each sublayer has a norm, in their order."""
-    block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
-    norms = enumerate((*attentions.values(), "mlp"), start=1)
-    head = [(rf"{theirs}dense\.(weight|bias)$", r"lm_head.\1")] if attentions is DECODER else []
+    layer = mlp("ffn.dense1", "ffn.dense2")
+    for sublayer, name in attentions.items():
+        layer |= {f"{sublayer}.{p}_proj": f"{name}.W_{p}" for p in "qkvo"}
+    for number, sublayer in enumerate((*attentions, "mlp"), start=1):
+        layer[f"{sublayer}_residual.norm_out"] = f"addnorm{number}.ln"
     return [
-        (rf"{theirs}embedding\.weight$", f"{ours}embed_tokens.weight"),
-        *((rf"{block}\.addnorm{n}\.ln\.(weight|bias)$", rf"{layer}.{name}_residual.norm_out.\2") for n, name in norms),
-        (rf"{block}\.ffn\.dense1\.(weight|bias)$", rf"{layer}.mlp.up_proj.\2"),
-        (rf"{block}\.ffn\.dense2\.(weight|bias)$", rf"{layer}.mlp.down_proj.\2"),
-        *(
-            (rf"{block}\.{attention}\.W_{kind}\.(weight|bias)$", rf"{layer}.{name}.{kind}_proj.\2")
-            for attention, name in attentions.items()
-            for kind in "qkvo"
-        ),
-        *head,
+        *pairs({"embed_tokens.weight": "embedding.weight"}, ours, theirs),
+        *pairs(layer, f"{ours}layers.{{n}}.", f"{theirs}blks.block{{n}}."),
+        *pairs({"lm_head": f"{theirs}dense"} if attentions is DECODER else {}),
     ]

@@ -14,7 +14,8 @@ from zoo.base.errors import InputError, enumerate_names
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
 from ..errors import ConversionError
-from ..key_map import KeyMap
+from ..key_map import KeyMap, pairs
+from ..native.common import mlp
 from .original import Layout, Original, count, one_of
 
 SPECIAL = ("<pad>", "<bos>", "<eos>")
@@ -76,38 +77,32 @@ class Explicando(Original, name="explicando"):
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         """The embedding under two keys, both stacks, and the output layer."""
-        encoder, decoder = r"^encoder\.layers\.(\d+)\.", r"^decoder\.layers\.(\d+)\."
-        above, below = r"model.encoder.layers.\1.", r"model.decoder.layers.\1."
-        rows: list[tuple[Any, ...]] = []
         if not config.has_quirk("self-attention-stands-bare"):
             raise ConversionError("self-attention-stands-bare cannot be left out: the checkpoint has no norm for it")
-        for theirs, ours, attention in (
-            (encoder, above, "self_attn"),
-            (rf"{decoder}transformer_layer\.", below, "cross_attn"),
-        ):
-            rows += [
-                *projections(theirs, f"{ours}{attention}"),
-                (rf"{theirs}mha_layernorm\.(weight|bias)$", rf"{ours}{attention}_residual.norm_out.\2"),
-                (rf"{theirs}ff\.0\.(weight|bias)$", rf"{ours}mlp.up_proj.\2"),
-                (rf"{theirs}ff\.2\.(weight|bias)$", rf"{ours}mlp.down_proj.\2"),
-                (rf"{theirs}ff_layernorm\.(weight|bias)$", rf"{ours}mlp_residual.norm_out.\2"),
-            ]
+        tables = ("tokenizer.embedding.weight", "input_processor.tokenizer.embedding.weight")
+        encoder, decoder = "encoder.layers.{n}.", "decoder.layers.{n}."
         return KeyMap.of(
-            (
-                (r"^tokenizer\.embedding\.weight$", r"^input_processor\.tokenizer\.embedding\.weight$"),
-                "model.encoder.embed_tokens.weight",
-                one_of(2),
-            ),
-            *rows,
-            *projections(decoder, f"{below}self_attn"),
-            (r"^output_processor\.linear\.(weight|bias)$", r"lm_head.\1"),
+            (tables, "model.encoder.embed_tokens.weight", one_of(2)),
+            *pairs(layer("self_attn"), f"model.{encoder}", encoder),
+            *pairs(layer("cross_attn"), f"model.{decoder}", f"{decoder}transformer_layer."),
+            *pairs(projections("self_attn"), f"model.{decoder}", decoder),
+            *pairs({"lm_head": "output_processor.linear"}),
             owner=self.name,
         )
 
 
-def projections(theirs: str, ours: str) -> list[tuple[str, str]]:
-    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
-    return [(rf"{theirs}mha\.{name}_projection\.weight$", f"{ours}.{proj}.weight") for name, proj in names.items()]
+def layer(attention: str) -> dict[str, str]:
+    return {
+        **projections(attention),
+        f"{attention}_residual.norm_out": "mha_layernorm",
+        **mlp("ff.0", "ff.2"),
+        "mlp_residual.norm_out": "ff_layernorm",
+    }
+
+
+def projections(attention: str) -> dict[str, str]:
+    names = {"q": "query", "k": "key", "v": "value", "o": "output"}
+    return {f"{attention}.{p}_proj.weight": f"mha.{name}_projection.weight" for p, name in names.items()}
 
 
 def character_tokenizer(characters: Sequence[str]) -> PreTrainedTokenizerFast:

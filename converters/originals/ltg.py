@@ -10,9 +10,9 @@ from torch import Tensor
 from zoo.models import ZooConfig, ZooForCausalLM, ZooForMaskedLM, ZooPreTrainedModel
 
 from ..errors import NotConvertibleError
-from ..key_map import KeyMap
+from ..key_map import KeyMap, Keys, pairs
 from ..transforms import split
-from .original import Layout, Original, Rows, count, one_of
+from .original import Layout, Original, count, one_of
 
 
 class LtgBert(Original, name="ltg-bert"):
@@ -27,20 +27,19 @@ class LtgBert(Original, name="ltg-bert"):
         "initializer_width",
     )
     optional_quirks = ("positions-in-other-rows",)
-    attention = r"transformer\.layers\.{}\.attention"
-    feed_forward = r"transformer\.layers\.{}\.mlp"
+    attention = "transformer.layers.{n}.attention"
+    feed_forward = "transformer.layers.{n}.mlp"
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
         vocab_size, hidden_size = tensors["embedding.word_embedding.weight"].shape
-        first = self.attention.replace("\\", "").format(0)
         settings: dict[str, Any] = {
             "vocab_size": vocab_size,
             "hidden_size": hidden_size,
-            "num_hidden_layers": count(tensors, self.attention.format(r"(\d+)")),
-            "intermediate_size": tensors[self.feed_forward.replace("\\", "").format(0) + ".mlp.4.weight"].shape[1],
+            "num_hidden_layers": count(tensors, self.attention.replace("{n}", r"(\d+)")),
+            "intermediate_size": tensors[f"{self.feed_forward.format(n=0)}.mlp.4.weight"].shape[1],
             "relative_attention_num_buckets": (tensors["embedding.relative_embedding"].shape[0] + 1) // 2,
         }
-        if (indices := f"{first}.position_indices") in tensors:
+        if (indices := f"{self.attention.format(n=0)}.position_indices") in tensors:
             settings["relative_attention_max_distance"] = tensors[indices].shape[0]
         return Layout(ZooForMaskedLM, "masked-lm", settings)
 
@@ -60,38 +59,33 @@ class LtgBert(Original, name="ltg-bert"):
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         """Queries and keys are one projection there, and the two halves of a gated feed-forward. Arguments as there."""
-        attention = self.attention.format(r"(\d+)")
+        embeddings = ("embedding.word_embedding.weight", "classifier.nonlinearity.5.weight")
         return KeyMap.of(
-            (
-                (r"^embedding\.word_embedding\.weight$", r"^classifier\.nonlinearity\.5\.weight$"),
-                "model.embed_tokens.weight",
-                one_of(2),
-            ),
-            (r"^embedding\.relative_embedding$", "model.position.weight"),
-            (r"^embedding\.relative_layer_norm\.(weight|bias)$", r"model.position.norm_\1"),
-            (r"^classifier\.nonlinearity\.1\.(weight|bias)$", r"transform.dense.\1"),
-            (r"^classifier\.nonlinearity\.5\.bias$", "lm_head.bias"),
-            *self.layer_rows(config),
-            ignored=(rf"^{attention}\.position_indices$",),
+            (embeddings, "model.embed_tokens.weight", one_of(2)),
+            ("embedding.relative_embedding", "model.position.weight"),
+            ("embedding.relative_layer_norm.{p}", "model.position.norm_{p}"),
+            ("classifier.nonlinearity.1.{p}", "transform.dense.{p}"),
+            ("classifier.nonlinearity.5.bias", "lm_head.bias"),
+            *pairs(self.keys_of_attention(), "model.layers.{n}.self_attn.", f"{self.attention}."),
+            *pairs(FEED_FORWARD, "model.layers.{n}.mlp.", f"{self.feed_forward}.mlp."),
+            *self.mixtures(config),
+            ignored=(f"{self.attention}.position_indices",),
             owner=self.name,
         )
 
-    def layer_rows(self, config: ZooConfig) -> Rows:
-        theirs, ours = self.attention.format(r"(\d+)"), r"model.layers.\1.self_attn"
-        kinds, mlp = "(weight|bias)", self.feed_forward.format(r"(\d+)")
-        inner = r"model.layers.\1.mlp"
-        return [
-            (rf"^{theirs}\.in_proj_qk\.{kinds}$", (rf"{ours}.q_proj.\2", rf"{ours}.k_proj.\2"), split(2)),
-            (rf"^{theirs}\.out_proj\.{kinds}$", rf"{ours}.o_proj.\2"),
-            (rf"^{mlp}\.mlp\.1\.weight$", (f"{inner}.up_proj.weight", f"{inner}.gate_proj.weight"), split(2)),
-            (rf"^{mlp}\.mlp\.4\.weight$", f"{inner}.down_proj.weight"),
-            *self.own_rows(theirs, ours, config),
-        ]
+    def keys_of_attention(self) -> Keys:
+        return {**ATTENTION, "v_proj": "in_proj_v", "o_norm": "post_layer_norm"}
 
-    def own_rows(self, theirs: str, ours: str, config: ZooConfig) -> Iterator[Any]:
-        """The rows in which the two architectures differ."""
-        yield rf"^{theirs}\.in_proj_v\.(weight|bias)$", rf"{ours}.v_proj.\2"
-        yield rf"^{theirs}\.post_layer_norm\.(weight|bias)$", rf"{ours}.o_norm.\2"
+    def mixtures(self, config: ZooConfig) -> Iterator[tuple[str, str]]:
+        """The rows of weights of earlier outputs, which one of the two architectures has."""
+        yield from ()
+
+
+ATTENTION: Keys = {("q_proj", "k_proj"): ("in_proj_qk", split(2)), "o_proj": "out_proj"}
+FEED_FORWARD: Keys = {
+    ("up_proj.weight", "gate_proj.weight"): ("1.weight", split(2)),
+    "down_proj.weight": "4.weight",
+}
 
 
 class GptBert(LtgBert, name="gpt-bert"):
@@ -99,16 +93,15 @@ class GptBert(LtgBert, name="gpt-bert"):
 
     variant = "gpt-bert-style"
     signatures = ("transformer.attention_layers.0.in_proj_vg.weight",)
-    attention = r"transformer\.attention_layers\.{}"
-    feed_forward = r"transformer\.mlp_layers\.{}"
+    attention = "transformer.attention_layers.{n}"
+    feed_forward = "transformer.mlp_layers.{n}"
 
-    def own_rows(self, theirs: str, ours: str, config: ZooConfig) -> Iterator[Any]:
-        """Values and gates are one projection there, and the mixtures are counted through."""
-        kinds = "(weight|bias)"
-        yield rf"^{theirs}\.in_proj_vg\.{kinds}$", (rf"{ours}.v_proj.\2", rf"{ours}.gate_proj.\2"), split(2)
+    def keys_of_attention(self) -> Keys:
+        """Values and gates are one projection there."""
+        return {**ATTENTION, ("v_proj", "gate_proj"): ("in_proj_vg", split(2))}
+
+    def mixtures(self, config: ZooConfig) -> Iterator[tuple[str, str]]:
+        """They are counted through there."""
         for layer in range(config.num_hidden_layers):
-            for place, name in enumerate(("self_attn_residual", "mlp_residual")):
-                yield (
-                    rf"^transformer\.dwa_modules\.alphas\.{2 * layer + place}$",
-                    f"model.layers.{layer}.{name}.mix.weight",
-                )
+            for place, name in enumerate(("self_attn_residual", "mlp_residual"), start=2 * layer):
+                yield f"transformer.dwa_modules.alphas.{place}", f"model.layers.{layer}.{name}.mix.weight"

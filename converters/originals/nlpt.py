@@ -9,7 +9,8 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooEncoder, ZooForSequenceClassification, ZooPreTrainedModel
 
-from ..key_map import KeyMap
+from ..key_map import KeyMap, pairs
+from ..native.common import mlp, norms
 from ..transforms import join
 from .original import Layout, Original, count
 
@@ -43,27 +44,28 @@ class Nlpt(Original, name="nlpt"):
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         """Heads of their own become one projection."""
+        heads = range(config.num_attention_heads)
+        layer = {
+            **norms("layer_norm_1", "layer_norm_2"),
+            **{
+                f"self_attn.{p}_proj": (tuple(f"attention.heads.{head}.{p}" for head in heads), join(len(heads)))
+                for p in "qkv"
+            },
+            "self_attn.o_proj": "attention.output_linear",
+            **mlp("feed_forward.linear_1", "feed_forward.linear_2"),
+        }
         classifies = model_class is ZooForSequenceClassification
-        theirs, ours = (r"^encoder\.", "model.") if classifies else ("^", "")
-        layers, layer, heads = rf"{theirs}layers\.(\d+)", rf"{ours}layers.\1", config.num_attention_heads
-        head = [(r"^classifier\.(weight|bias)$", r"classifier.\1")] if classifies else []
+        ours, theirs = ("model.", "encoder.") if classifies else ("", "")
         return KeyMap.of(
-            (rf"{theirs}embeddings\.token_embeddings\.weight$", f"{ours}embed_tokens.weight"),
-            (rf"{theirs}embeddings\.position_embeddings\.weight$", f"{ours}position.weight"),
-            (rf"{theirs}embeddings\.layer_norm\.(weight|bias)$", rf"{ours}embedding_norm.\1"),
-            (rf"{layers}\.layer_norm_1\.(weight|bias)$", rf"{layer}.self_attn_residual.norm_in.\2"),
-            (rf"{layers}\.layer_norm_2\.(weight|bias)$", rf"{layer}.mlp_residual.norm_in.\2"),
-            *(
-                (
-                    tuple(rf"{layers}\.attention\.heads\.{number}\.{kind}\.(weight|bias)$" for number in range(heads)),
-                    rf"{layer}.self_attn.{kind}_proj.\2",
-                    join(heads),
-                )
-                for kind in "qkv"
-            ),
-            (rf"{layers}\.attention\.output_linear\.(weight|bias)$", rf"{layer}.self_attn.o_proj.\2"),
-            (rf"{layers}\.feed_forward\.linear_1\.(weight|bias)$", rf"{layer}.mlp.up_proj.\2"),
-            (rf"{layers}\.feed_forward\.linear_2\.(weight|bias)$", rf"{layer}.mlp.down_proj.\2"),
-            *head,
+            *pairs(EMBEDDINGS, ours, f"{theirs}embeddings."),
+            *pairs(layer, f"{ours}layers.{{n}}.", f"{theirs}layers.{{n}}."),
+            *pairs({"classifier": "classifier"} if classifies else {}),
             owner=self.name,
         )
+
+
+EMBEDDINGS = {
+    "embed_tokens.weight": "token_embeddings.weight",
+    "position.weight": "position_embeddings.weight",
+    "embedding_norm": "layer_norm",
+}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..key_map import KeyMap
-from .original import Layout, Original, Rows, count, join_aliases, one_of
+from ..key_map import KeyMap, Pair, pairs
+from ..transforms import Transform
+from .original import Layout, Original, count, join_aliases, one_of
 
 
 class Odom(Original, name="odom"):
@@ -57,35 +58,32 @@ class Odom(Original, name="odom"):
                 config,
                 config.decoder_layers,
             ),
-            (r"^external_ff\.(weight|bias)$", r"lm_head.\1"),
+            *pairs({"lm_head": "external_ff"}),
             owner=self.name,
         )
 
 
-def stack(theirs: str, ours: str, attentions: Mapping[str, str], config: ZooConfig, depth: int) -> Rows:
-    rows: Rows = []
+def stack(theirs: str, ours: str, attentions: Mapping[str, str], config: ZooConfig, depth: int) -> Iterator[Pair]:
     heads = range(config.num_attention_heads)
-    shared_heads = config.has_quirk("heads-share-weights")
     groups = [range(depth)] if config.share_layers else [range(number, number + 1) for number in range(depth)]
     for target, layers in enumerate(groups):
-        layer = f"{ours}.layers.{target}"
+        one = one_of(len(layers))
+        merge = join_aliases(len(heads), len(layers))
+        if config.has_quirk("heads-share-weights"):
+            merge = one_of(len(heads) * len(layers))
 
-        def add(key: str, name: str, layers: range = layers, layer: str = layer) -> None:
-            left = tuple(rf"^{theirs}\.{number}\.{key}\.(weight|bias)$" for number in layers)
-            rows.append((left, rf"{layer}.{name}.\1", one_of(len(left))))
+        def of_layers(*names: str, layers: range = layers) -> tuple[str, ...]:
+            return tuple(f"{theirs}.{number}.{name}" for name in names for number in layers)
 
+        keys: dict[str, tuple[tuple[str, ...], Transform]] = {
+            "mlp_residual.norm_out": (of_layers("ff_layer.norm"), one),
+            "mlp.up_proj": (of_layers("ff_layer.sublayer.0"), one),
+            "mlp.down_proj": (of_layers("ff_layer.sublayer.2"), one),
+        }
         for attention, name in attentions.items():
-            add(rf"{attention}\.norm", f"{name}_residual.norm_out")
-            add(rf"{attention}\.sublayer\.linear_layer", f"{name}.o_proj")
+            keys[f"{name}_residual.norm_out"] = of_layers(f"{attention}.norm"), one
+            keys[f"{name}.o_proj"] = of_layers(f"{attention}.sublayer.linear_layer"), one
             for kind in "qkv":
-                left = tuple(
-                    rf"^{theirs}\.{number}\.{attention}\.sublayer\.attention_heads\.{head}\.{kind}_linear_layer\.(weight|bias)$"
-                    for head in heads
-                    for number in layers
-                )
-                merge = one_of(len(left)) if shared_heads else join_aliases(len(heads), len(layers))
-                rows.append((left, rf"{layer}.{name}.{kind}_proj.\1", merge))
-        add(r"ff_layer\.norm", "mlp_residual.norm_out")
-        add(r"ff_layer\.sublayer\.0", "mlp.up_proj")
-        add(r"ff_layer\.sublayer\.2", "mlp.down_proj")
-    return rows
+                of_heads = (f"{attention}.sublayer.attention_heads.{head}.{kind}_linear_layer" for head in heads)
+                keys[f"{name}.{kind}_proj"] = of_layers(*of_heads), merge
+        yield from pairs(keys, f"{ours}.layers.{target}.")

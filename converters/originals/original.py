@@ -23,8 +23,6 @@ from ..errors import CheckpointKeysError, ConversionError, MissingHintError, Not
 from ..key_map import KeyMap
 from ..transforms import Tensors, Transform, join
 
-Rows = list[tuple[Any, ...]]  # Rows of a key map
-
 
 def one_of(aliases: int) -> Transform:
     """Take the one tensor that several keys hold."""

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooForSequenceClassification, ZooPreTrainedModel
 
-from ..key_map import KeyMap
+from ..key_map import KeyMap, Keys, Pair, pairs
+from ..native.common import mlp, norms, without
 from .original import Layout, Original, count
 
 
@@ -50,48 +51,43 @@ class Vanilla(Original, name="vanilla"):
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         if config.stack == "encoder":
-            return KeyMap.of(
-                *stack(r"^encoder", "model"), (r"^linear\.(weight|bias)$", r"classifier.\1"), owner=self.name
-            )
+            head = pairs({"classifier": "linear"})
+            return KeyMap.of(*stack("model.", "encoder.", LAYER), *head, owner=self.name)
+        reuses_self = config.has_quirk("cross-attention-reuses-self")
         reuses_norm = config.has_quirk("feed-forward-reuses-cross-norm")
-        rows = [
-            *stack(r"^encoder", "model.encoder"),
-            *stack(r"^decoder", "model.decoder", second="mlp" if reuses_norm else "cross_attn"),
-            (r"^decoder\.fc\.(weight|bias)$", r"lm_head.\1"),
+        decoder = {**without(LAYER, NORM_2), ("mlp" if reuses_norm else "cross_attn") + RESIDUAL: "norm_2"}
+        # What a quirk leaves unread: its key, where it is read, where it is kept, and what has the same shape.
+        others = [
+            (f"joint_attention.{theirs}", f"cross_attn.{ours}", f"dead.{ours}", f"attention.{theirs}", reuses_self)
+            for ours, theirs in ATTENTION.items()
         ]
+        others.append(("norm_3", NORM_2, "dead.norm", "norm_2", reuses_norm))
         dead = {}
-        block, layer = r"^decoder\.blocks\.(\d+)", r"model.decoder.layers.\1"
-        for theirs, ours in ATTENTION.items():
-            joint = rf"{block}\.joint_attention\.{theirs}\.(weight|bias)$"
-            if not config.has_quirk("cross-attention-reuses-self"):
-                rows.append((joint, rf"{layer}.cross_attn.{ours}.\2"))
-            elif config.keep_dead:
-                rows.append((joint, rf"{layer}.dead.{ours}.\2"))
+        for theirs, ours, kept, twin, unread in others:
+            if unread and not config.keep_dead:
+                dead[f"decoder.blocks.{{n}}.{theirs}.{{p}}"] = f"decoder.blocks.{{n}}.{twin}.{{p}}"
             else:
-                dead[joint] = rf"decoder.blocks.\1.attention.{theirs}.\2"
-        third = rf"{block}\.norm_3\.(weight|bias)$"
-        if not reuses_norm:
-            rows.append((third, rf"{layer}.mlp_residual.norm_out.\2"))
-        elif config.keep_dead:
-            rows.append((third, rf"{layer}.dead.norm.\2"))
-        else:
-            dead[third] = r"decoder.blocks.\1.norm_2.\2"
-        return KeyMap.of(*rows, dead=dead, owner=self.name)
+                decoder[kept if unread else ours] = theirs
+        return KeyMap.of(
+            *stack("model.encoder.", "encoder.", LAYER),
+            *stack("model.decoder.", "decoder.", decoder),
+            *pairs({"lm_head": "decoder.fc"}),
+            dead=dead,
+            owner=self.name,
+        )
 
 
-ATTENTION = {"queries": "q_proj", "keys": "k_proj", "values": "v_proj", "proj": "o_proj"}
+ATTENTION = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values", "o_proj": "proj"}
+RESIDUAL = "_residual.norm_out"
+NORM_2 = f"mlp{RESIDUAL}"
+LAYER: Keys = {
+    **{f"self_attn.{ours}": f"attention.{theirs}" for ours, theirs in ATTENTION.items()},
+    **mlp("mlp.0", "mlp.3"),
+    **norms("norm_1", "norm_2", "norm_out"),
+}
 
 
-def stack(theirs: str, ours: str, second: str = "mlp") -> list[tuple[str, str]]:
-    """The rows that encoder and decoder have in common; the second norm is that of one of the sublayers."""
-    block, layer = rf"{theirs}\.blocks\.(\d+)", rf"{ours}.layers.\1"
-    rows = [
-        (rf"{theirs}\.tok_emb\.weight$", f"{ours}.embed_tokens.weight"),
-        (rf"{theirs}\.pos_emb\.weight$", f"{ours}.position.weight"),
-        (rf"{block}\.norm_1\.(weight|bias)$", rf"{layer}.self_attn_residual.norm_out.\2"),
-        (rf"{block}\.norm_2\.(weight|bias)$", rf"{layer}.{second}_residual.norm_out.\2"),
-        (rf"{block}\.mlp\.0\.(weight|bias)$", rf"{layer}.mlp.up_proj.\2"),
-        (rf"{block}\.mlp\.3\.(weight|bias)$", rf"{layer}.mlp.down_proj.\2"),
-    ]
-    projections = ((rf"{block}\.attention\.{name}", proj) for name, proj in ATTENTION.items())
-    return rows + [(rf"{name}\.(weight|bias)$", rf"{layer}.self_attn.{proj}.\2") for name, proj in projections]
+def stack(ours: str, theirs: str, layer: Keys) -> list[Pair]:
+    """The rows of a stack."""
+    tables = {"embed_tokens.weight": "tok_emb.weight", "position.weight": "pos_emb.weight"}
+    return [*pairs(tables, ours, theirs), *pairs(layer, f"{ours}layers.{{n}}.", f"{theirs}blocks.{{n}}.")]

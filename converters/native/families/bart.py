@@ -12,6 +12,7 @@ from zoo.models import POSITIONS, ZooConfig
 from zoo.registry import Task
 
 from ...errors import NoCounterpartError
+from ...key_map import Keys
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ...transforms import LEADING_AXIS, SAME, skip_rows
@@ -26,7 +27,7 @@ from ..common import (
     table_obstacles,
     without,
 )
-from ..declared import Field, Keys, NativeFormat, same
+from ..declared import Field, NativeFormat, same
 
 
 class BartLike(NativeFormat):

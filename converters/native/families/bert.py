@@ -10,10 +10,11 @@ import torch
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
+from ...key_map import Keys
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
 from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS, attention, mlp, norms, without
-from ..declared import Field, Keys, NativeFormat, same
+from ..declared import Field, NativeFormat, same
 from ..decoders import partial_rotation_obstacles
 
 CLASSIFIER_DROPOUT = Field(

@@ -12,9 +12,10 @@ from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import option
 
 from ...errors import NoCounterpartError
+from ...key_map import Keys
 from ...symmetries.base import State
 from ..common import without
-from ..declared import Field, Keys, choice, same
+from ..declared import Field, choice, same
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, ROPE, WINDOWS_BY_LAYER, whole_heads
 from .experts import DENSE_FIRST, EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, setting
 from .granite import divisor, multiplied

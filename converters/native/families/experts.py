@@ -12,10 +12,11 @@ from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import FEED_FORWARDS, option
 
 from ...errors import NoCounterpartError
+from ...key_map import Keys
 from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
 from ..common import without
-from ..declared import Field, Keys
+from ..declared import Field
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, BRANCH_NORMS, GATED, PRE_NORMS, QK_NORMS, LlamaLike, Qwen2
 

@@ -8,6 +8,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ...errors import NoCounterpartError
+from ...key_map import Keys
 from ...symmetries.base import State
 from ...transforms import skip_rows
 from ..common import (
@@ -22,7 +23,7 @@ from ..common import (
     without,
     without_classifier_bias,
 )
-from ..declared import ALL_BIASES, Field, Keys, choice, one_bias, same
+from ..declared import ALL_BIASES, Field, choice, one_bias, same
 from ..decoders import GPT2_HEADS, DecoderFormat
 
 LAYER = fairseq_layer("norm_in")

@@ -6,10 +6,11 @@ from typing import Any
 
 from zoo.models import ZooConfig
 
+from ...key_map import Keys
 from ...symmetries.base import State, change
 from ...transforms import split
 from ..common import changed_exactly, mlp, norms, share_norms, without
-from ..declared import ALL_BIASES, Field, Keys, biasless, choice, one_bias, same
+from ..declared import ALL_BIASES, Field, biasless, choice, one_bias, same
 from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, QK_LAYERNORMS, SIZES
 

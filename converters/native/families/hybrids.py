@@ -12,11 +12,11 @@ from zoo.models import GatedDeltaNet, KimiDeltaAttention, ShortConvolution, ZooC
 from zoo.models.mixers.delta_net import kimi_sizes, sizes
 from zoo.models.parts import option
 
-from ...key_map import KeyMap
+from ...key_map import KeyMap, Keys, pairs
 from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_rows
 from ..common import norms, without
-from ..declared import Field, Keys, pairs, same, table
+from ..declared import Field, same
 from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, DecoderFormat, part_of_heads
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
@@ -253,4 +253,4 @@ class KimiLinear(Hybrid, DeepseekV3, name="kimi_linear"):
                 rows.append((f"{theirs}self_attn.forget_gate.A_log", f"{ours}self_attn.A_log", BY_HEAD))
             else:
                 rows += pairs(attending, ours, theirs, config)
-        return table(*rows, owner=self.name)
+        return KeyMap.of(*rows, owner=self.name)

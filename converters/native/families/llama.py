@@ -7,9 +7,10 @@ from typing import Any
 
 from zoo.models import ZooConfig
 
+from ...key_map import Keys
 from ...transforms import split, split_rows
 from ..common import attention, mlp, norms, without
-from ..declared import ALL_BIASES, Field, Keys, biasless, choice, one_bias, same
+from ..declared import ALL_BIASES, Field, biasless, choice, one_bias, same
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     HEAD_DIM,

@@ -9,8 +9,9 @@ import torch
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
+from ...key_map import Keys
 from ...symmetries.base import State
-from ..declared import Field, Keys, NativeFormat, same
+from ..declared import Field, NativeFormat, same
 from .llama import NO_BIASES
 
 GATED, PLAIN = {"up_proj": "wi_1", "gate_proj": "wi_0", "down_proj": "wo"}, {"up_proj": "wi", "down_proj": "wo"}
