@@ -56,9 +56,13 @@ class Symmetry(ABC):
         if "name" in vars(cls):
             SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
 
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
+        """Whether `field` may become the wanted value at equal outputs of the task; other settings stay."""
+        return True
+
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """Settings that change when `field` becomes the wanted value at equal outputs of the task, if possible."""
-        return {self.field: wanted}
+        """Settings that change when `field` becomes the wanted value, if it may."""
+        return {self.field: wanted} if self.fits(config, wanted, task) else None
 
     @abstractmethod
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:

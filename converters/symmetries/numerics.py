@@ -46,11 +46,10 @@ class PermuteResidual(Symmetry, name="permute-residual", rank=120):
     field = "position"
     summary = "channels of the residual stream reordered: sines first, then cosines"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From "sinusoidal" to "sinusoidal-halves". Hidden states are permuted, so only heads make up for it."""
         possible = config.hidden_size % 2 == 0 and task != Task.FEATURE_EXTRACTION and has_plain_layers(config)
-        layouts = ("sinusoidal", "sinusoidal-halves")
-        return {"position": wanted} if (config.position, wanted) == layouts and possible else None
+        return possible and (config.position, wanted) == ("sinusoidal", "sinusoidal-halves")
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         order = evens_then_odds(config.hidden_size)
@@ -70,10 +69,9 @@ class StoreTable(Symmetry, name="store-table", rank=120):
     field = "position"
     summary = "positions stored as a table of max_position_embeddings rows"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From either sinusoidal layout or "none" to "learned"."""
-        computed = ("sinusoidal", "sinusoidal-halves", "none")
-        return {"position": "learned"} if wanted == "learned" and config.position in computed else None
+        return wanted == "learned" and config.position in (*COMPUTED_TABLES, "none")
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         added = {}
@@ -96,10 +94,10 @@ class RotaryLayout(Symmetry):
     field: str = "position"
     rank: int = 120
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From one layout to the other, unless queries are normalised after their projection, or rotated in part."""
         possible = config.qk_norm is None and config.attention != "latent"
-        return {"position": wanted} if (config.position, wanted) == self.layouts and possible else None
+        return possible and (config.position, wanted) == self.layouts
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         factor = config.rope_parameters.get("partial_rotary_factor", 1.0)
@@ -131,9 +129,9 @@ class MoveAttentionScale(Symmetry, name="move-attention-scale", rank=130):
     field = "attention_scale"
     summary = "attention's scale moved into the query projections"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """To any other scale, unless queries are normalised after their projection, or rotated in part (latent)."""
-        return {"attention_scale": wanted} if config.qk_norm is None and config.attention != "latent" else None
+        return config.qk_norm is None and config.attention != "latent"
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         def rescale(stack: ZooConfig, tensor: Tensor) -> Tensor:
@@ -171,11 +169,10 @@ class FoldResidualScale(Symmetry, name="fold-residual-scale", rank=90):
     field = "residual_scaling"
     summary = "learned scales on the branches folded into the projections before them"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From any to none, unless a norm is between projection and scale, or experts are."""
         between = config.norm_placement in ("sandwich", "res-post") or config.parallel_residual
-        possible = not between and config.feed_forward in DENSE_PARTS
-        return {"residual_scaling": None} if wanted is None and possible else None
+        return wanted is None and not between and config.feed_forward in DENSE_PARTS
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         changed = dict(state)
@@ -217,9 +214,9 @@ class ShiftNormWeights(Symmetry, name="shift-norm-weights", rank=105):
     field = "norm"
     summary = "weights of RMSNorm stored as differences from one, or as they are"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """Between "rmsnorm" and "zero-centered-rmsnorm"."""
-        return {"norm": wanted} if {config.norm, wanted} == {"rmsnorm", "zero-centered-rmsnorm"} else None
+        return {config.norm, wanted} == {"rmsnorm", "zero-centered-rmsnorm"}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         shift = 1.0 if wanted == "rmsnorm" else -1.0
@@ -234,18 +231,14 @@ class RescaleStream(Symmetry, name="rescale-stream", rank=180):
     half_precision = False
     unties = True
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From and to any epsilon but 0, where the stream can be scaled and only its norms have this epsilon."""
-        other_norms = (
-            config.qk_norm
-            or config.mlp_inner_norm
-            or (config.lm_head_transform and task in (Task.CAUSAL_LM, Task.MASKED_LM))
-        )
+        transforms = config.lm_head_transform and task in (Task.CAUSAL_LM, Task.MASKED_LM)
+        other_norms = config.qk_norm or config.mlp_inner_norm or transforms
         scalable = (config.embedding_norm or config.position not in COMPUTED_TABLES) and config.layer_norm_eps * wanted
         kept = config.final_norm or task != Task.FEATURE_EXTRACTION
         norms = config.norm_placement in ("pre", "post") and config.norm in SCALE_FREE_NORMS
-        placed = norms and has_plain_layers(config)
-        return {"layer_norm_eps": wanted} if placed and scalable and kept and not other_norms else None
+        return bool(norms and has_plain_layers(config) and scalable and kept and not other_norms)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         """Scale everything that is written onto the stream, and undo it where the stream is read without a norm."""
@@ -270,10 +263,10 @@ class RescaleEmbeddings(Symmetry, name="rescale-embeddings", rank=190):
     half_precision = False
     unties = True
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From and to any epsilon but 0, where all that is summed can be scaled."""
         scalable = config.position not in COMPUTED_TABLES and config.norm in SCALE_FREE_NORMS
-        return {"embedding_norm_eps": wanted} if scalable and config.embedding_norm_eps * wanted else None
+        return bool(scalable and config.embedding_norm_eps * wanted)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return change(state, tables(config), scale(math.sqrt(wanted / config.embedding_norm_eps)))

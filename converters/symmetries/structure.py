@@ -19,9 +19,9 @@ class CopySharedLayers(Symmetry, name="copy-shared-layers", rank=20):
     field = "share_layers"
     summary = "shared layers copied"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         kinds_differ = getattr(config, "first_k_dense_replace", 0)  # unless they are shared
-        return {"share_layers": False} if wanted is False and not kinds_differ else None
+        return wanted is False and not kinds_differ
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         for prefix, stack in stacks(config).items():
@@ -47,10 +47,9 @@ class SettingOnly(Symmetry):
     result: Any
     rank: int = 0
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From one of the given values to the result."""
-        fits = getattr(config, self.field) in self.given and wanted == self.result
-        return {self.field: self.result} if fits else None
+        return getattr(config, self.field) in self.given and bool(wanted == self.result)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return state
@@ -83,8 +82,8 @@ class ZeroTokenTypes(Symmetry, name="zero-token-types", rank=15):
     field = "type_vocab_size"
     summary = "token types of zeros"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {"type_vocab_size": wanted} if config.type_vocab_size is None and wanted else None
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
+        return config.type_vocab_size is None and bool(wanted)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return {
@@ -103,9 +102,9 @@ class ZeroBias(Symmetry):
     layers: str  # Regular expression of the weights of the layers that lack it
     rank: int
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         lacking = {"attention_bias": config.attention == "latent", "mlp_bias": config.feed_forward not in DENSE_PARTS}
-        return {self.field: True} if wanted is True and not lacking.get(self.field) else None
+        return wanted is True and not lacking.get(self.field)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         pattern = re.compile(self.layers)
@@ -129,12 +128,12 @@ ZERO_BIASES = {
 }
 """Fields by the place of the bias, with the rank, the layers that lack it, and the summary."""
 
-one: Symmetry
-for one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS):
-    SYMMETRIES.register(one.name, one, module=__name__)
-for _place, (_field, _rank, _layers, _summary) in ZERO_BIASES.items():
-    one = ZeroBias(f"zero-{_place}-bias", _field, _summary, _layers, _rank)
-    SYMMETRIES.register(one.name, one, module=__name__)
+ADDED = [
+    ZeroBias(f"zero-{place}-bias", field, summary, layers, rank)
+    for place, (field, rank, layers, summary) in ZERO_BIASES.items()
+]
+for _one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS, *ADDED):
+    SYMMETRIES.register(_one.name, _one, module=__name__)
 
 
 class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110):
@@ -143,10 +142,9 @@ class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110):
     field = "num_key_value_heads"
     summary = "key and value heads repeated for every query head"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """To that of queries, unless a norm on all of a token's keys has a weight for each of their channels."""
-        possible = wanted == config.num_attention_heads and config.qk_norm != "full"
-        return {"num_key_value_heads": wanted} if possible else None
+        return bool(wanted == config.num_attention_heads and config.qk_norm != "full")
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         def repeat(stack: ZooConfig, tensor: Tensor) -> Tensor:
@@ -162,8 +160,8 @@ class PadSourceVocabulary(Symmetry, name="pad-source-vocabulary", rank=50):
     field = "vocab_size"
     summary = "source embedding padded to the larger vocabulary"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {"vocab_size": wanted} if wanted > config.vocab_size else None
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
+        return bool(wanted > config.vocab_size)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad(wanted))
@@ -176,9 +174,9 @@ class PadTargetVocabulary(Symmetry, name="pad-target-vocabulary", rank=60):
     summary = "target ids padded to the larger vocabulary, the new ones with an output bias of -1e9"
     half_precision = False
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """To a larger vocabulary, if an output bias can switch the new ids off."""
-        return {"decoder_vocab_size": wanted} if wanted > config.decoder_vocab_size and config.lm_head_bias else None
+        return bool(wanted > config.decoder_vocab_size and config.lm_head_bias)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         state = change(state, [r"^model\.decoder\.embed_tokens\.weight$", r"^lm_head\.weight$"], pad(wanted))
@@ -191,11 +189,10 @@ class PadFeedForward(Symmetry, name="pad-feed-forward", rank=170):
     field = "intermediate_size"
     summary = "feed-forward network padded to a larger inner width"
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
+    def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """To a larger width of one dense network; an encoder-decoder's stacks may differ, so it is left alone."""
-        possible = config.stack != "encoder-decoder" and config.feed_forward in DENSE_PARTS
-        larger = wanted > config.intermediate_size and not config.mlp_inner_norm
-        return {"intermediate_size": wanted} if possible and larger else None
+        one_network = config.stack != "encoder-decoder" and config.feed_forward in DENSE_PARTS
+        return bool(one_network and wanted > config.intermediate_size and not config.mlp_inner_norm)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         state = change(state, r"\.mlp\.(up|gate)_proj\.(weight|bias)$", pad(wanted))
