@@ -143,19 +143,25 @@ def _set_layer(layer: Any, prefix: str, config: ZooConfig, state: State) -> None
     cross = config.add_cross_attention
     if cross:
         _set_attention(layer.attention, f"{prefix}cross_attn.", config, state, fused="kv")
+    slot = "norm_in" if config.norm_placement == "pre" else "norm_out"
     if config.parallel_residual:
-        _set_norm(layer.shared_layer_norm, state, f"{prefix}residual.norm_in")
+        norms = {"residual.norm_in": layer.shared_layer_norm}
     elif config.norm_placement == "sandwich":
-        _set_norm(layer.input_layer_norm, state, f"{prefix}self_attn_residual.norm_in")
-        _set_norm(layer.post_attention_layer_norm, state, f"{prefix}self_attn_residual.norm_branch")
-        _set_norm(layer.pre_feedforward_layer_norm, state, f"{prefix}mlp_residual.norm_in")
-        _set_norm(layer.post_feedforward_layer_norm, state, f"{prefix}mlp_residual.norm_branch")
+        norms = {
+            "self_attn_residual.norm_in": layer.input_layer_norm,
+            "self_attn_residual.norm_branch": layer.post_attention_layer_norm,
+            "mlp_residual.norm_in": layer.pre_feedforward_layer_norm,
+            "mlp_residual.norm_branch": layer.post_feedforward_layer_norm,
+        }
     else:
-        slot = "norm_in" if config.norm_placement == "pre" else "norm_out"
-        _set_norm(layer.self_attention.layer_norm, state, f"{prefix}self_attn_residual.{slot}")
-        _set_norm(feed_forward.layer_norm, state, f"{prefix}mlp_residual.{slot}")
-        if cross:
-            _set_norm(layer.attention.layer_norm, state, f"{prefix}cross_attn_residual.{slot}")
+        parts = {
+            "self_attn": layer.self_attention,
+            "mlp": layer.ffn,
+            **({"cross_attn": layer.attention} if cross else {}),
+        }
+        norms = {f"{name}_residual.{slot}": part.layer_norm for name, part in parts.items()}
+    for name, norm in norms.items():
+        _set_norm(norm, state, f"{prefix}{name}")
 
 
 def _set_attention(attention: Any, prefix: str, config: ZooConfig, state: State, fused: str) -> None:
