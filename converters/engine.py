@@ -38,22 +38,14 @@ FOLLOWED = {
 """Settings of generation that every engine follows, or that change nothing without another model."""
 
 
-class NoPosition(Position):
-    """Placeholder of a position part that is inside of an export: counts and checks positions as the part does."""
-
-    def __init__(self, config: ZooConfig) -> None:
-        super().__init__(config)
-        with torch.device("meta"):
-            part = transformer_of(config).build_position(copy.deepcopy(config))
-        self.max_length, self.rule, self.limit = part.max_length, part.count, part.check
-        self.counts_padding, self.has_bias = part.counts_padding, part.has_bias
-        self.is_relative = part.uses_rope_parameters or part.has_bias
-
-    def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        self.limit(length, position_ids)
-
-    def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: Any = 0) -> Tensor:
-        return self.rule(inputs_embeds, attention_mask, seen)
+def without_tensors(config: ZooConfig) -> Position:
+    """The position part of a stack without its tensors, which are in the export: it counts and checks positions."""
+    with torch.device("meta"):
+        part = transformer_of(config).build_position(copy.deepcopy(config))
+    for module in part.modules():
+        module._parameters.clear()
+        module._buffers.clear()
+    return part
 
 
 def is_scored(settings: GenerationConfig) -> bool:
@@ -137,7 +129,7 @@ class EngineModel(PreTrainedModel):
         self.task = task_saved(config)
         stacks = [config.decoder_config()] if config.is_encoder_decoder else []
         # How long inputs may be is asked of a model's position parts.
-        self.positions = torch.nn.ModuleList([NoPosition(stack) for stack in (config, *stacks)])
+        self.positions = torch.nn.ModuleList([without_tensors(stack) for stack in (config, *stacks)])
         if (folder / GENERATION_CONFIG_NAME).is_file() and self.can_generate():
             self.generation_config = GenerationConfig.from_pretrained(folder)
 
@@ -149,10 +141,14 @@ class EngineModel(PreTrainedModel):
     def dtype(self) -> torch.dtype:
         return torch.float32
 
+    def position(self, stack: int = 0) -> Position:
+        """The position part of the first stack, or of the decoder of an encoder-decoder, 1."""
+        return cast(Position, self.positions[stack])
+
     def refuse_positions(self, position_ids: Tensor | None, mask: Tensor) -> None:
         """Refuse positions that are not counted as the export counts them by itself. *Shape:* (batch_size, seq_len)."""
         if position_ids is not None:
-            counted = cast(NoPosition, self.positions[0]).count(mask, mask)
+            counted = self.position().count(mask, mask)
             if not torch.equal(*(one.expand_as(mask)[mask.bool()] for one in (position_ids, counted))):
                 raise UnsupportedOperationError("exports count position_ids by themselves; leave them out")
 
@@ -247,13 +243,13 @@ class WritingModel(EngineModel, GenerationMixin):
         refuse_added(mask)
         lengths = mask.long().sum(1)
         refuse_empty(mask[:, : int(lengths.min())])
-        cast(NoPosition, self.positions[0]).check(int(lengths.max()))
+        self.position().check(int(lengths.max()))
 
     def refuse_padding(self, mask: Tensor) -> None:
         """Refuse padding that moves tokens of the model, where an engine reads texts without any."""
-        part, kept = cast(NoPosition, self.positions[0]), mask.bool()
-        begins = kept & ~F.pad(kept[:, :-1], (1, 0))
-        if part.counts_padding and (begins.sum(1) > 1 if part.is_relative else begins[:, 1:]).any():
+        part, kept = self.position(), mask.bool()
+        begins, is_relative = kept & ~F.pad(kept[:, :-1], (1, 0)), part.uses_rope_parameters or part.has_bias
+        if part.counts_padding and (begins.sum(1) > 1 if is_relative else begins[:, 1:]).any():
             raise UnsupportedOperationError(
                 f"{self.engine_name} reads texts without padding, and the model counts places before and between their "
                 "tokens: pad on the right, or ask the original model"

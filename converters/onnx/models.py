@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, NoPosition, refuse_added, refuse_empty, refuse_packed, refuse_unread, task_saved
+from ..engine import EngineModel, refuse_added, refuse_empty, refuse_packed, refuse_unread, task_saved
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."  # How names of keys and values begin, of inputs and of outputs
@@ -123,7 +123,7 @@ class GraphModel(EngineModel):
     def place(self, input_ids: Tensor, attention_mask: Tensor | None, seen: int = 0, stack: int = 0) -> Tensor:
         """Positions by the variant's rule, (batch_size, seq_len); stack 1 is the decoder of an encoder-decoder."""
         refuse_empty(input_ids)
-        part = cast(NoPosition, self.positions[stack])
+        part = self.position(stack)
         position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)
         part.check(seen + input_ids.shape[1], position_ids)
         return position_ids
@@ -212,9 +212,9 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
         seen = length_of(past_key_values)
         if position_ids is None:
             position_ids = self.place(input_ids, attention_mask, seen)
-        cast(NoPosition, self.positions[0]).check(seen + input_ids.shape[1], position_ids)
+        self.position().check(seen + input_ids.shape[1], position_ids)
         mask = self.mask(attention_mask, input_ids, seen)
-        if self.positions[0].has_bias:
+        if self.position().has_bias:
             check_distances(Context(mask, None, None, given_positions=position_ids), is_decoder=True)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
         outputs, cache = self.sessions[WHOLE](given, past_key_values)
