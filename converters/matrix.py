@@ -142,24 +142,16 @@ def obstacles_to_markdown(rows: Iterable[MatrixRow]) -> str:
 
 def to_page(rows: Iterable[MatrixRow]) -> str:
     rows = list(rows)
-    formats = ", ".join(f"`{name}`" for name in CONVERTERS)
-    types = sorted(kind for name in NATIVE for kind in NATIVE.get(name).model_types)
-    symmetries = [
-        f"- `{name}`{'' if SYMMETRIES.get(name).half_precision else '*'}: {SYMMETRIES.get(name).summary}"
-        for name in SYMMETRIES
-    ]
-    targets = [("a model type, e.g. `marian`", NativeTarget.summary)]
-    targets += [(f"`{name}`", TARGETS.get(name).summary) for name in TARGETS]
-    extras = sorted({target.extra for name in TARGETS if isinstance(target := TARGETS.get(name), EngineTarget)})
+    targets = [TARGETS.get(name) for name in TARGETS]
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    template = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined).get_template("matrix.md.jinja")
-    return template.render(
-        formats=f"Formats of state_dicts and modules: {formats}.",
-        natives=f"Model types of transformers: {', '.join(types)}.",
-        targets="\n".join(f"| {name} | {text} |" for name, text in targets),
-        extras=", ".join(f"`[{extra}]`" for extra in extras),
-        caveats="\n".join(f"- {caveat}" for name in TARGETS for caveat in TARGETS.get(name).caveats),
-        symmetries="\n".join(symmetries),
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    return environment.get_template("matrix.md.jinja").render(
+        formats=[*CONVERTERS],
+        types=sorted(kind for name in NATIVE for kind in NATIVE.get(name).model_types),
+        native=NativeTarget,
+        targets=targets,
+        extras=sorted({target.extra for target in targets if isinstance(target, EngineTarget)}),
+        symmetries=[SYMMETRIES.get(name) for name in SYMMETRIES],
         matrix=to_markdown(rows),
         obstacles=obstacles_to_markdown(rows),
     )

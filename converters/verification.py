@@ -245,21 +245,19 @@ def verify(
         found = run_alone(request, inputs, failed, HF_HUB_OFFLINE="1")
         theirs = {dtype: below(found, dtype) for dtype in dtypes}
     theirs = {dtype: only_real(answers, batches, task_of(model)) for dtype, answers in theirs.items()}
-    return judge(lambda dtype: answers_of(in_dtype(model, dtype)), theirs)
+    return judge(lambda dtype: answers_of(in_dtype(model, dtype), model), theirs)
 
 
 def compare(model: ZooPreTrainedModel, engine: PreTrainedModel, *, exact: bool = True) -> Difference:
     """Compare an export in an engine, which has the interface of a model of transformers, in float32."""
-    batches, inputs, asked = questions(model)
-    theirs = {"float32": only_real(fresh.compute(engine, asked, inputs), batches, task_of(model))}
-    tolerance = ROUNDING if exact else inf
-    return judge(lambda dtype: answers_of(in_dtype(model, dtype, eager=True)), theirs, tolerance=tolerance)
+    theirs, tolerance = {"float32": answers_of(engine, model)}, ROUNDING if exact else inf
+    return judge(lambda dtype: answers_of(in_dtype(model, dtype, eager=True), model), theirs, tolerance=tolerance)
 
 
-def answers_of(model: ZooPreTrainedModel) -> Answers:
-    """A model's own answers to the questions of a comparison."""
+def answers_of(one: PreTrainedModel, model: ZooPreTrainedModel) -> Answers:
+    """The answers of one model to the questions of a comparison with another."""
     batches, inputs, asked = questions(model)
-    return only_real(fresh.compute(model, asked, inputs), batches, task_of(model))
+    return only_real(fresh.compute(one, asked, inputs), batches, task_of(model))
 
 
 def questions(model: ZooPreTrainedModel) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor], dict[str, Any]]:
