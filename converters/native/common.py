@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,7 +15,7 @@ from zoo.registry import Task
 from ..errors import LostInputWarning
 from ..symmetries.base import State
 
-TABLE_POSITIONS = ("learned", "learned-unpadded")  # Position parts that are a table of trained vectors
+TABLE_POSITIONS = ("learned-unpadded", "learned")  # Position parts that are a table of trained vectors
 
 COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in the original it does."
 """Note on a class with "learned-unpadded" positions, for a model with others."""
@@ -159,26 +158,6 @@ SAME_TABLE = 2e-4  # How far a table may be from what is computed, which machine
 def is_computed(stored: Tensor, computed: Tensor) -> bool:
     """Whether a stored table of positions, (rows, width), is what is computed, but for rounding."""
     return bool((stored.float() - computed.to(stored.device)).abs().max() < SAME_TABLE)
-
-
-def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Tensor:
-    """Sines, then cosines, of wavelengths from 2 pi to 20000 pi, (rows, width), with a row of zeros for padding."""
-    half = width // 2
-    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
-    phases = torch.arange(first, first + rows).float()[:, None] * frequencies
-    table = torch.cat([phases.sin(), phases.cos()], dim=1)
-    if padding is not None and first <= padding < first + rows:
-        table[padding - first] = 0.0
-    return torch.cat([table, table.new_zeros(rows, width % 2)], dim=1)
-
-
-def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
-    """Obstacles for a model with other positions than these."""
-    tables = [value for name, value in state.items() if name.endswith("position.weight")]
-    same = tables and all(
-        is_computed(table, fairseq_table(len(table), table.shape[1], first, padding)) for table in tables
-    )
-    return [] if same else ["its positions are not the sines and cosines that this class computes"]
 
 
 def fairseq_layer(slot: str) -> dict[str, str]:

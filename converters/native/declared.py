@@ -10,6 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
+from transformers import CONFIG_MAPPING
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto import modeling_auto
 
@@ -24,7 +25,7 @@ from ..key_map import KeyMap, Keys, pairs
 from ..symmetries.base import State
 from ..symmetries.route import Needs, admissible, plain_needs
 from ..transforms import Transform, zero_bias
-from .common import a_stack, labels, tokens
+from .common import COUNTS_TOKENS, TABLE_POSITIONS, a_stack, labels, tokens
 
 
 class UnknownNativeError(UnknownConverterError):
@@ -87,6 +88,9 @@ def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
     )
 
 
+EMBEDDING_NORM: Mapping[str, Any] = {"embedding_norm": True, "embedding_norm_eps": lambda config: config.layer_norm_eps}
+"""A norm on the embeddings, with the epsilon of all norms."""
+
 ALL_BIASES = ("attention_bias", "attention_out_bias", "mlp_bias")
 
 
@@ -98,6 +102,13 @@ def one_bias(name: str, fields: tuple[str, ...]) -> dict[str, str | Field]:
 def same(*names: str) -> dict[str, str]:
     """Fields that have the same name on both sides."""
     return {name: name for name in names}
+
+
+WIDTH_AND_DEPTH = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+"""Fields that every configuration of transformers has, which are written by its own names (its `attribute_map`)."""
+
+SIZES: Mapping[str, str] = same("vocab_size", *WIDTH_AND_DEPTH, "tie_word_embeddings")
+"""Fields of nearly every class."""
 
 
 def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Transform]]:
@@ -200,6 +211,8 @@ class NativeFormat:
         """Fields of the native configuration, for settings that fulfil `needs`."""
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}
         written |= {f.name: f.write(config) if f.write else getattr(config, name) for name, f in self.read.items()}
+        names = CONFIG_MAPPING[self.model_types[0]].attribute_map
+        written |= {names[name]: written.pop(name) for name in WIDTH_AND_DEPTH if name in {*names} & {*written}}
         return {**written, **tokens(config, self.stack), **labels(config, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
@@ -246,7 +259,8 @@ class NativeFormat:
         return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        return []
+        counts_tokens = self.needs(config, task).get("position") == TABLE_POSITIONS
+        return [COUNTS_TOKENS] if counts_tokens and config.position != TABLE_POSITIONS[0] else []
 
     def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
         """Name differences, after `read_config`, that outputs of the two models do not show, as rates of dropout."""

@@ -233,8 +233,9 @@ class DecoderFormat(NativeFormat):
         return without_classifier_bias(state, last_norm) if last_norm in state else without(state, "score.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
+        found = super().notes(config, task)
         if task != Task.SEQUENCE_CLASSIFICATION:
-            return []
-        found = [f"The class reads the last token that is not pad_token_id={config.pad_token_id}."]
+            return found
+        found.append(f"The class reads the last token that is not pad_token_id={config.pad_token_id}.")
         moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
         return [*found, moved] if config.norm == "layernorm" else found

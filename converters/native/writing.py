@@ -29,13 +29,14 @@ SHARD_SIZE = "5GB"
 
 def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route) -> None:
     task = task_of(model)
-    in_float32 = getattr(transformers, native.classes[task])._keep_in_fp32_modules_strict or ()
+    model_class = getattr(transformers, native.classes[task])
+    in_float32 = model_class._keep_in_fp32_modules_strict or ()
     state = narrowed(native_weights(model, native, route), next(iter(model.parameters())).dtype, in_float32)
     if task == Task.FEATURE_EXTRACTION:
         state = {name.removeprefix(native.prefix): tensor for name, tensor in state.items()}
     dtype = next(one.dtype for name, one in state.items() if not any(part in name for part in in_float32))
     config = write_settings(model, workshop, native, route, dtype)
-    save_weights(without_copies(state, getattr(transformers, native.classes[task]), config), workshop)
+    save_weights(without_copies(state, model_class, config), workshop)
 
 
 def write_settings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -18,38 +18,47 @@ from ...symmetries.route import Needs
 from ...transforms import LEADING_AXIS, SAME, skip_rows
 from ..common import (
     COUNTED_FROM,
-    COUNTS_TOKENS,
     FIXED_EPS,
+    TABLE_POSITIONS,
     attention,
     fairseq_layer,
-    fairseq_table,
     is_computed,
-    table_obstacles,
     without,
 )
-from ..declared import Field, NativeFormat, same
+from ..declared import SIZES, Field, NativeFormat, same
+from .fairseq import FairseqTables
+
+POST_NORM = {"norm_placement": "post", "final_norm": False}
+PRE_NORM = {"norm_placement": "pre", "final_norm": True}
+EMBEDDING_NORM = {"embedding_norm": True, "embedding_norm_eps": FIXED_EPS}
+
+
+def one_embedding(config: ZooConfig) -> bool:
+    """Whether source, target and output share one table, which is all that the class can tie."""
+    return bool(config.tie_word_embeddings and config.share_encoder_decoder_embeddings)
 
 
 class BartLike(NativeFormat):
     """Base of the family."""
 
     stack = "encoder-decoder"
-    placement: ClassVar[str]
+    always: ClassVar[Mapping[str, Any]] = {"position": "learned", "layer_norm_eps": FIXED_EPS, "embedding_norm": False}
+    of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = {Task.SEQ2SEQ_LM: {"lm_head_bias": True}}
     sinusoidal: ClassVar[bool] = False  # Whether its position table is computed at first; what is stored counts
     offset: ClassVar[int] = 0  # Rows at the beginning of the position table that are never read
-    embedding_norm: ClassVar[bool] = False
-    output_bias: ClassVar[bool] = True
     tables = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
     fields: ClassVar[Mapping[str, str | Field]] = {
-        **same("vocab_size", "decoder_layers", "decoder_attention_heads", "max_position_embeddings", "scale_embedding"),
+        **without(SIZES, "tie_word_embeddings"),
+        **same("decoder_layers", "decoder_attention_heads", "max_position_embeddings", "scale_embedding"),
         **same("dropout", "attention_dropout", "activation_dropout"),
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-        "num_attention_heads": "encoder_attention_heads",
         "intermediate_size": "encoder_ffn_dim",
         "decoder_intermediate_size": "decoder_ffn_dim",
         "hidden_act": "activation_function",
         "initializer_range": "init_std",
+    }
+    follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = {
+        "tie_word_embeddings": one_embedding,
+        "forced_eos_token_id": lambda config: None,
     }
     heads: ClassVar[Mapping[str, Keys]] = {
         "seq2seq-lm": {"lm_head.weight": "lm_head.weight", "lm_head.bias": ("final_logits_bias", LEADING_AXIS)},
@@ -63,7 +72,7 @@ class BartLike(NativeFormat):
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
         """The keys of both stacks, `{s}` for either."""
-        slot = "norm_in" if self.placement == "pre" else "norm_out"
+        slot = "norm_in" if self.always["norm_placement"] == "pre" else "norm_out"
         cross = attention("encoder_attn.{q}_proj", "encoder_attn.out_proj", "cross_attn")
         cross[f"cross_attn_residual.{slot}"] = "encoder_attn_layer_norm"
         return {
@@ -75,17 +84,6 @@ class BartLike(NativeFormat):
             "{s}.norm": "{s}.layer_norm",
         }
 
-    def has(self, task: str) -> dict[str, Any]:
-        has = super().has(task) | {
-            "norm_placement": self.placement,
-            "final_norm": self.placement == "pre",
-            "position": "learned",
-            "layer_norm_eps": FIXED_EPS,
-            "embedding_norm": self.embedding_norm,
-        }
-        has |= {"embedding_norm_eps": FIXED_EPS} if self.embedding_norm else {}
-        return has | ({"lm_head_bias": self.output_bias} if task == Task.SEQ2SEQ_LM else {})
-
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         shared = getattr(native, "share_encoder_decoder_embeddings", True)
         return {
@@ -93,16 +91,8 @@ class BartLike(NativeFormat):
             "decoder_vocab_size": native.vocab_size if shared else native.decoder_vocab_size,
             "share_encoder_decoder_embeddings": bool(shared and native.tie_word_embeddings),
             "tie_word_embeddings": native.tie_word_embeddings,
-            "lm_head_bias": self.output_bias,
+            "lm_head_bias": self.of_task[Task.SEQ2SEQ_LM]["lm_head_bias"],
         }
-
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        tied = {"tie_word_embeddings": self.one_embedding(config), "forced_eos_token_id": None}
-        return {**super().write_config(config, task), **tied}
-
-    def one_embedding(self, config: ZooConfig) -> bool:
-        """Whether source, target and output share one table, which is all that the class can tie."""
-        return bool(config.tie_word_embeddings and config.share_encoder_decoder_embeddings)
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
         computed = self.sinusoidal and config.sinusoidal_theta == 10000.0
@@ -152,38 +142,36 @@ class Marian(BartLike, name="marian", rank=10):
     """Marian (Junczys-Dowmunt et al. 2018): post-norm, sinusoidal; the only one with two vocabularies."""
 
     variant = "marian-style"
-    placement = "post"
+    always = {**BartLike.always, **POST_NORM}
     sinusoidal = True
+    follows = {
+        **BartLike.follows,
+        "share_encoder_decoder_embeddings": one_embedding,
+        "decoder_vocab_size": lambda config: config.decoder_vocab_size,
+    }
 
     def vocabulary_needs(self, config: ZooConfig) -> dict[str, Any]:
         return {}
 
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        return super().write_config(config, task) | {
-            "share_encoder_decoder_embeddings": self.one_embedding(config),
-            "decoder_vocab_size": config.decoder_vocab_size,
-        }
-
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Two embeddings have no common name."""
         state = super().write_weights(config, state, task)
-        return state if self.one_embedding(config) else without(state, "model.shared.weight")
+        return state if one_embedding(config) else without(state, "model.shared.weight")
 
 
 class Bart(BartLike, name="bart", rank=110):
     """BART (Lewis et al. 2020): post-norm, learned positions, a norm on the embeddings."""
 
     variant = "post-norm"
-    placement = "post"
+    always = {**BartLike.always, **POST_NORM, **EMBEDDING_NORM}
     offset = 2
-    embedding_norm = True
 
 
 class Pegasus(BartLike, name="pegasus", rank=120):
     """Pegasus (Zhang et al. 2020): pre-norm, sinusoidal."""
 
     variant = "pegasus-style"
-    placement = "pre"
+    always = {**BartLike.always, **PRE_NORM}
     sinusoidal = True
 
 
@@ -191,10 +179,8 @@ class Blenderbot(BartLike, name="blenderbot", rank=130):
     """Blenderbot (Roller et al. 2021): pre-norm, learned positions."""
 
     variant = "pegasus-style"
-    placement = "pre"
-
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        return super().write_config(config, task) | {"encoder_no_repeat_ngram_size": 0}
+    always = {**BartLike.always, **PRE_NORM}
+    follows = {**BartLike.follows, "encoder_no_repeat_ngram_size": lambda config: 0}
 
 
 class BeginsWithLastLabel(BartLike):
@@ -212,9 +198,8 @@ class MBart(BeginsWithLastLabel, name="mbart", rank=140):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
     variant = "pegasus-style"
-    placement = "pre"
+    always = {**BartLike.always, **PRE_NORM, **EMBEDDING_NORM}
     offset = 2
-    embedding_norm = True
 
 
 class PlBart(BeginsWithLastLabel, Bart, name="plbart"):
@@ -227,37 +212,19 @@ class Mvp(Bart, name="mvp"):
     only = {"use_prompt": False}
 
 
-class M2M100(BartLike, name="m2m_100"):
+class M2M100(FairseqTables, BartLike, name="m2m_100"):
     """M2M-100 and NLLB (Fan et al. 2020): pre-norm, fairseq's sinusoidal positions, which are read as a table."""
 
     variant = "pegasus-style"
-    placement = "pre"
-    output_bias = False
+    always = {**BartLike.always, **PRE_NORM, "position": TABLE_POSITIONS}
+    of_task = {Task.SEQ2SEQ_LM: {"lm_head_bias": False}}
     padding = COUNTED_FROM
-    untrained = "tables of positions"
     reasons = {**BartLike.reasons, "lm_head_bias": "its output projection has no bias"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Padding takes no positions."""
         if native.pad_token_id is None:
             raise NoCounterpartError(self.name, [f"pad_token_id is None{COUNTED_FROM}"])
-        return {**super().read_config(native, task), "position": "learned-unpadded"}
+        return super().read_config(native, task)
 
-    def needs(self, config: ZooConfig, task: str) -> Needs:
-        return {**super().needs(config, task), "position": ("learned-unpadded", "learned")}
-
-    def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        padding = native.pad_token_id  # positions are counted from the number after it
-        rows = fairseq_table(native.max_position_embeddings, native.d_model, padding + 1, padding)
-        rows = rows.to(state["model.encoder.embed_tokens.weight"])
-        return {**state, **{name: rows.clone() for name in self.tables}}
-
-    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        return without(super().write_weights(config, state, task), *self.tables)
-
-    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        padding = config.pad_token_id or 0
-        return super().obstacles(config, state, task) or table_obstacles(state, padding + 1, padding)
-
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        return [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]
+    def first_position(self, padding: int | None) -> int:
+        return (padding or 0) + 1

@@ -13,8 +13,8 @@ from zoo.registry import Task
 from ...key_map import Keys
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
-from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS, attention, mlp, norms, without
-from ..declared import Field, NativeFormat, same
+from ..common import COUNTED_FROM, TABLE_POSITIONS, attention, mlp, norms, without
+from ..declared import EMBEDDING_NORM, SIZES, Field, NativeFormat, same
 from ..decoders import partial_rotation_obstacles
 
 CLASSIFIER_DROPOUT = Field(
@@ -25,8 +25,8 @@ CLASSIFIER_DROPOUT = Field(
 )
 
 BERT_FIELDS: Mapping[str, str | Field] = {
-    **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act"),
-    **same("layer_norm_eps", "max_position_embeddings", "initializer_range", "tie_word_embeddings"),
+    **SIZES,
+    **same("intermediate_size", "hidden_act", "layer_norm_eps", "max_position_embeddings", "initializer_range"),
     "type_vocab_size": Field("type_vocab_size", has=lambda config: config.type_vocab_size or 2),
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
@@ -37,13 +37,7 @@ BERT_PROJECTIONS = {
     **mlp("intermediate.dense", "output.dense"),
 }
 BERT_LAYER = {**BERT_PROJECTIONS, **norms("attention.output.LayerNorm", "output.LayerNorm", "norm_out")}
-POST_NORM = {
-    "norm_placement": "post",
-    "position": "learned",
-    "final_norm": False,
-    "embedding_norm": True,
-    "embedding_norm_eps": lambda config: config.layer_norm_eps,
-}
+POST_NORM = {"norm_placement": "post", "position": "learned", "final_norm": False, **EMBEDDING_NORM}
 TWO_LAYERS = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_proj"}
 """A sequence classifier that reads the first token by a dense layer."""
 
@@ -177,7 +171,6 @@ class BertLike(EncoderFormat):
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         return {
             **super().read_config(native, task),
-            "position": "learned-unpadded" if self.roberta_heads else "learned",
             "type_vocab_size": native.type_vocab_size if native.type_vocab_size > 1 else None,
             "max_position_embeddings": native.max_position_embeddings - self.skipped_rows(native.pad_token_id),
         }
@@ -205,11 +198,8 @@ class BertLike(EncoderFormat):
         return {**state, name: state[name].repeat(self.usual_types, 1)}
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        found = []
-        if self.roberta_heads:
-            found.append("Positions are counted from the ids: a token equal to pad_token_id takes none.")
-            found += [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]
-        return [*found, *super().notes(config, task)]
+        by_id = "Positions are counted from the ids: a token equal to pad_token_id takes none."
+        return [*([by_id] if self.roberta_heads else []), *super().notes(config, task)]
 
 
 def bert_heads(prefix: str) -> dict[str, Keys]:
@@ -268,6 +258,9 @@ class RobertaPreLayerNorm(RobertaLike, name="roberta-prelayernorm", rank=30):
 
     variant = "roberta-prelayernorm-style"
     prefix = "roberta_prelayernorm."
+    # Without a final norm, one layer more, which does nothing.
+    depth = Field("num_hidden_layers", write=lambda config: config.num_hidden_layers + (not config.final_norm))
+    fields = {**RobertaLike.fields, "num_hidden_layers": depth}
     always = {**POST_NORM, **COUNTED, "norm_placement": "pre", "final_norm": True}
     body = {**BertLike.body, "norm": "LayerNorm"}
     layer = {**BERT_PROJECTIONS, **norms("attention.LayerNorm", "intermediate.LayerNorm")}
@@ -275,11 +268,6 @@ class RobertaPreLayerNorm(RobertaLike, name="roberta-prelayernorm", rank=30):
     def has(self, task: str) -> dict[str, Any]:
         """A body without a final norm fits as well: its output is read before that norm."""
         return super().has(task) | ({"final_norm": (True, False)} if task == Task.FEATURE_EXTRACTION else {})
-
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Without a final norm, one layer more, which does nothing."""
-        layers = config.num_hidden_layers + (0 if config.final_norm else 1)
-        return super().write_config(config, task) | {"num_hidden_layers": layers}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Add the final norm that a body lacks, after a layer that does nothing."""

@@ -12,7 +12,7 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
 from ..common import attention, mlp, norms, without
-from ..declared import Field, choice, same
+from ..declared import SIZES, Field, choice, same
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     FIXED_ROPE,
@@ -26,10 +26,8 @@ from ..decoders import (
 )
 
 GPT2_FIELDS: Mapping[str, str | Field] = {
-    **same("vocab_size", "initializer_range", "tie_word_embeddings"),
-    "hidden_size": "n_embd",
-    "num_hidden_layers": "n_layer",
-    "num_attention_heads": "n_head",
+    **SIZES,
+    **same("initializer_range"),
     "intermediate_size": Field("n_inner", lambda native: native.n_inner or 4 * native.n_embd),
     "hidden_act": "activation_function",
     "max_position_embeddings": "n_positions",
@@ -177,10 +175,8 @@ class GptNeo(DecoderFormat, name="gpt_neo"):
     variant = "gpt2-style"
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "hidden_size", "max_position_embeddings", "initializer_range", "attention_dropout"),
-        **same("tie_word_embeddings", "classifier_dropout"),
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
+        **SIZES,
+        **same("max_position_embeddings", "initializer_range", "attention_dropout", "classifier_dropout"),
         "intermediate_size": Field(
             "intermediate_size", lambda native: native.intermediate_size or 4 * native.hidden_size
         ),

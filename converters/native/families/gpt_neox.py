@@ -10,13 +10,21 @@ from ...key_map import Keys
 from ...symmetries.base import State, change
 from ...transforms import split
 from ..common import changed_exactly, mlp, norms, share_norms, without
-from ..declared import ALL_BIASES, Field, biasless, choice, one_bias, same
+from ..declared import ALL_BIASES, EMBEDDING_NORM, SIZES, Field, biasless, choice, one_bias, same
 from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, QK_LAYERNORMS, SIZES
+from .llama import ATTENTION, ATTENTION_BIAS, DECODER_SIZES, GATED, NO_BIASES, PRE_NORMS, QK_LAYERNORMS
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
 READERS = ("attention.query_key_value", "mlp.dense_h_to_4h")
-FEED_FORWARD: Keys = mlp("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
+
+
+def joined(attention: str) -> Keys:
+    """Keys of a layer with queries, keys and values in one projection, without its norms."""
+    return {
+        PROJECTIONS: (f"{attention}.query_key_value", heads_by_group),
+        "self_attn.o_proj": f"{attention}.dense",
+        **mlp("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+    }
 
 
 class ParallelOrNot(DecoderFormat):
@@ -33,7 +41,7 @@ class GptNeoX(ParallelOrNot, name="gpt_neox"):
     variant = "gpt-neox-style"
     prefix = "gpt_neox."
     fields = {
-        **without(SIZES, "num_key_value_heads", "head_dim"),
+        **without(DECODER_SIZES, "num_key_value_heads", "head_dim"),
         **ATTENTION_BIAS,
         **same("layer_norm_eps", "classifier_dropout"),
         "rope_parameters": PARTIAL_ROPE,
@@ -42,11 +50,7 @@ class GptNeoX(ParallelOrNot, name="gpt_neox"):
     }
     always = {"position": "rotary"}
     body = {"embed_tokens": "embed_in", "norm": "final_layer_norm"}
-    layer = {
-        PROJECTIONS: ("attention.query_key_value", heads_by_group),
-        "self_attn.o_proj": "attention.dense",
-        **FEED_FORWARD,
-    }
+    layer = joined("attention")
     heads = GPT2_HEADS
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
@@ -80,9 +84,8 @@ class Bloom(DecoderFormat, name="bloom"):
     variant = "bloom-style"
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "hidden_size", "initializer_range", "attention_dropout", "tie_word_embeddings"),
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
+        **SIZES,
+        **same("initializer_range", "attention_dropout"),
         "layer_norm_eps": "layer_norm_epsilon",
         "dropout": "hidden_dropout",
     }
@@ -90,18 +93,12 @@ class Bloom(DecoderFormat, name="bloom"):
         **FOUR_TIMES,
         "position": "alibi",
         "hidden_act": ("gelu_pytorch_tanh", "gelu_new"),
-        "embedding_norm": True,
-        "embedding_norm_eps": lambda config: config.layer_norm_eps,
+        **EMBEDDING_NORM,
     }
     only = {"apply_residual_connection_post_layernorm": False}
     layers = "h.{n}"
     body = {"embed_tokens": "word_embeddings", "embedding_norm": "word_embeddings_layernorm", "norm": "ln_f"}
-    layer = {
-        **PRE_NORMS,
-        PROJECTIONS: ("self_attention.query_key_value", heads_by_group),
-        "self_attn.o_proj": "self_attention.dense",
-        **FEED_FORWARD,
-    }
+    layer = {**PRE_NORMS, **joined("self_attention")}
     heads = GPT2_HEADS
 
 
@@ -111,10 +108,8 @@ class Mpt(DecoderFormat, name="mpt"):
     variant = "alibi-decoder"
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "initializer_range", "tie_word_embeddings"),
-        "hidden_size": "d_model",
-        "num_hidden_layers": "n_layers",
-        "num_attention_heads": "n_heads",
+        **SIZES,
+        **same("initializer_range"),
         "max_position_embeddings": "max_seq_len",
         "layer_norm_eps": "layer_norm_epsilon",
     }
@@ -144,7 +139,7 @@ class NormedLike(DecoderFormat):
     """Base of these classes."""
 
     variant = "pre-norm"
-    fields = {**SIZES, "layer_norm_eps": "layer_norm_eps", "rope_parameters": ROPE}
+    fields = {**DECODER_SIZES, "layer_norm_eps": "layer_norm_eps", "rope_parameters": ROPE}
     always = {"position": "rotary"}
     body = {"embed_tokens": "embed_tokens", "norm": "norm"}
     layer = {**ATTENTION, **PRE_NORMS, **without(GATED, "mlp.gate_proj")}
@@ -215,13 +210,7 @@ class Persimmon(NormedLike, name="persimmon"):
         "qk_norm": choice("qk_layernorm", "qk_norm", {None: False, "head": True}),
     }
     body = {"embed_tokens": "embed_tokens", "norm": "final_layernorm"}
-    layer = {
-        PROJECTIONS: ("self_attn.query_key_value", heads_by_group),
-        "self_attn.o_proj": "self_attn.dense",
-        **QK_LAYERNORMS,
-        **PRE_NORMS,
-        **FEED_FORWARD,
-    }
+    layer = {**joined("self_attn"), **QK_LAYERNORMS, **PRE_NORMS}
 
 
 FALCON_READERS = ("self_attention.query_key_value", "mlp.dense_h_to_4h")
@@ -245,8 +234,8 @@ class Falcon(ParallelOrNot, name="falcon"):
     variant = "falcon-style"
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
-        **same("initializer_range", "tie_word_embeddings"),
+        **SIZES,
+        **same("max_position_embeddings", "initializer_range"),
         "num_key_value_heads": Field("num_kv_heads", key_heads),
         "intermediate_size": "ffn_hidden_size",
         "hidden_act": "activation",
@@ -269,11 +258,7 @@ class Falcon(ParallelOrNot, name="falcon"):
     }
     layers = "h.{n}"
     body = {"embed_tokens": "word_embeddings", "norm": "ln_f"}
-    layer = {
-        PROJECTIONS: ("self_attention.query_key_value", heads_by_group),
-        "self_attn.o_proj": "self_attention.dense",
-        **FEED_FORWARD,
-    }
+    layer = joined("self_attention")
     heads = GPT2_HEADS
 
     def read_weights(self, native: Any, state: State, task: str) -> State:

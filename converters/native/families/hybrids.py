@@ -22,7 +22,7 @@ from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_LAYERNORMS, QK_NORMS, LlamaLike
 
-SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+DELTA_SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 
 
 def by_layer(kind: str, mixer: str) -> dict[str, Field]:
@@ -99,7 +99,7 @@ class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next"):
         **EXPERT_SIZES,
         **SHARED_SIZE,
         **by_layer("linear_attention", "gated-delta-net"),
-        **{name: Field(name, write=size(index)) for index, name in enumerate(SIZES)},
+        **{name: Field(name, write=size(index)) for index, name in enumerate(DELTA_SIZES)},
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
         "rope_parameters": PARTIAL_ROPE,
     }

@@ -10,7 +10,7 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ...transforms import split
 from ..common import attention, mlp, norms, without
-from ..declared import Field, choice, same
+from ..declared import EMBEDDING_NORM, SIZES, Field, choice, same
 from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
 from .bart import computed_table
 from .bert import (
@@ -41,11 +41,8 @@ class DistilBert(EncoderFormat, name="distilbert"):
 
     prefix = "distilbert."
     fields = {
-        **same("vocab_size", "max_position_embeddings", "initializer_range", "tie_word_embeddings", "dropout"),
-        **same("attention_dropout"),
-        "hidden_size": "dim",
-        "num_hidden_layers": "n_layers",
-        "num_attention_heads": "n_heads",
+        **SIZES,
+        **same("max_position_embeddings", "initializer_range", "dropout", "attention_dropout"),
         "intermediate_size": "hidden_dim",
         "hidden_act": "activation",
         "classifier_dropout": "seq_classif_dropout",
@@ -171,11 +168,8 @@ class Xlm(EncoderFormat, name="xlm", rank=150):
 
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "layer_norm_eps", "max_position_embeddings", "dropout", "attention_dropout"),
-        **same("tie_word_embeddings"),
-        "hidden_size": "emb_dim",
-        "num_hidden_layers": "n_layers",
-        "num_attention_heads": "n_heads",
+        **SIZES,
+        **same("layer_norm_eps", "max_position_embeddings", "dropout", "attention_dropout"),
         "hidden_act": choice("gelu_activation", "hidden_act", {"gelu": True, "relu": False}),
     }
     always = {**POST_NORM, "intermediate_size": lambda config: 4 * config.hidden_size}
@@ -209,8 +203,8 @@ class ModernBert(EncoderFormat, name="modernbert"):
 
     variant = "modernbert-style"
     fields = {
-        **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-        **same("max_position_embeddings", "initializer_range", "tie_word_embeddings", "attention_dropout"),
+        **SIZES,
+        **same("intermediate_size", "max_position_embeddings", "initializer_range", "attention_dropout"),
         **ROPE_BY_LAYER,
         "hidden_act": Field("hidden_activation", has="gelu"),
         "layer_norm_eps": "norm_eps",
@@ -228,8 +222,7 @@ class ModernBert(EncoderFormat, name="modernbert"):
         "norm_placement": "pre",
         "residual": "no-first-norm",
         "final_norm": True,
-        "embedding_norm": True,
-        "embedding_norm_eps": lambda config: config.layer_norm_eps,
+        **EMBEDDING_NORM,
         "feed_forward": "gated",
         **NO_BIASES,
     }

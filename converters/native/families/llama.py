@@ -10,7 +10,7 @@ from zoo.models import ZooConfig
 from ...key_map import Keys
 from ...transforms import split, split_rows
 from ..common import attention, mlp, norms, without
-from ..declared import ALL_BIASES, Field, biasless, choice, one_bias, same
+from ..declared import ALL_BIASES, SIZES, Field, biasless, choice, one_bias, same
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     HEAD_DIM,
@@ -27,10 +27,10 @@ from ..decoders import (
     whole_text,
 )
 
-SIZES: Mapping[str, str | Field] = {
-    **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
-    **same("intermediate_size", "hidden_act", "max_position_embeddings", "initializer_range", "attention_dropout"),
-    **same("tie_word_embeddings"),
+DECODER_SIZES: Mapping[str, str | Field] = {
+    **SIZES,
+    **same("num_key_value_heads", "intermediate_size", "hidden_act", "max_position_embeddings", "initializer_range"),
+    **same("attention_dropout"),
     "head_dim": HEAD_DIM,
 }
 ATTENTION: Keys = {f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkvo"}
@@ -48,7 +48,7 @@ class LlamaLike(DecoderFormat):
 
     variant = "llama-style"
     fields = {
-        **SIZES,
+        **DECODER_SIZES,
         "layer_norm_eps": "rms_norm_eps",
         "rope_parameters": ROPE,
         "classifier_dropout": CLASSIFIER_DROPOUT,
@@ -110,7 +110,7 @@ class Phi(DecoderFormat, name="phi"):
 
     variant = "gptj-style"
     fields = {
-        **SIZES,
+        **DECODER_SIZES,
         "layer_norm_eps": "layer_norm_eps",
         "rope_parameters": PARTIAL_ROPE,
         "dropout": "resid_pdrop",
@@ -272,7 +272,7 @@ class Cohere(DecoderFormat, name="cohere"):
     """Command R (Cohere 2024)."""
 
     variant = "gptj-style"
-    fields = {**SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": WHOLE_ROPE}
+    fields = {**DECODER_SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": WHOLE_ROPE}
     always = {
         **NO_BIASES,
         "position": "rotary-interleaved",

@@ -11,7 +11,8 @@ from zoo.registry import Task
 
 from ...key_map import Keys
 from ...symmetries.base import State
-from ..declared import Field, NativeFormat, same
+from ..common import without
+from ..declared import SIZES, Field, NativeFormat, same
 from .llama import NO_BIASES
 
 GATED, PLAIN = {"up_proj": "wi_1", "gate_proj": "wi_0", "down_proj": "wo"}, {"up_proj": "wi", "down_proj": "wo"}
@@ -32,11 +33,9 @@ class T5(NativeFormat, name="t5", rank=100):
     stack = "encoder-decoder"
     prefix = ""
     fields = {
-        **same("vocab_size", "relative_attention_num_buckets", "relative_attention_max_distance"),
-        "hidden_size": "d_model",
-        "num_hidden_layers": "num_layers",
+        **without(SIZES, "tie_word_embeddings"),
+        **same("relative_attention_num_buckets", "relative_attention_max_distance"),
         "decoder_layers": "num_decoder_layers",
-        "num_attention_heads": "num_heads",
         "head_dim": "d_kv",
         "intermediate_size": "d_ff",
         "feed_forward": Field(

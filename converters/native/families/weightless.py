@@ -13,7 +13,7 @@ from ...errors import NoCounterpartError
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
 from ..common import mlp, without
-from ..declared import Field, biasless, same
+from ..declared import EMBEDDING_NORM, Field, biasless, same
 from ..decoders import ROPE, whole_heads, width_of_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
@@ -94,8 +94,7 @@ class NanoChat(Weightless, name="nanochat"):
         **LlamaLike.always,
         "feed_forward": "mlp",
         "qk_norm": "head",
-        "embedding_norm": True,
-        "embedding_norm_eps": lambda config: config.layer_norm_eps,
+        **EMBEDDING_NORM,
     }
     body = {**LlamaLike.body, "embedding_norm": "embedding_norm"}
     layer = {
