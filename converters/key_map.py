@@ -93,7 +93,10 @@ Keys = Mapping[Any, Any]
 """Modules or weights of another implementation by the zoo's: a name, or names and a transform (or a function that makes
 one of the zoo's configuration). A name without one of the endings `TENSORS` is a module's: its weight and bias."""
 
-TENSORS = (".weight", ".bias", "_bias", "{p}", ".experts.gate_up_proj", ".experts.down_proj")
+TENSORS = (
+    *(".weight", ".bias", "_bias", "{p}", ".experts.gate_up_proj", ".experts.down_proj", ".sinks", ".A_log"),
+    *(".lambda_q1", ".lambda_k1", ".lambda_q2", ".lambda_k2"),
+)
 """Endings of the names of weights."""
 
 Pair = tuple[str | tuple[str, ...], str | tuple[str, ...], Transform]

@@ -144,8 +144,6 @@ class NativeFormat:
     layers: ClassVar[str] = "layers.{n}"  # Prefix of the layers, with `{n}` for a layer's number
     body: ClassVar[Keys]  # The keys outside of the layers, the zoo's after `model.`
     layer: ClassVar[Keys] = EMPTY
-    # The keys of parameters in a layer that are neither weights nor biases of a module
-    parameters: ClassVar[Mapping[str, str]] = EMPTY
     heads: ClassVar[Mapping[str, Keys]]  # The keys of heads by task
     copies: ClassVar[Mapping[str, str]] = EMPTY  # Native weights that are stored twice, with the name that is read
     unread: ClassVar[tuple[str, ...]] = ()  # Native weights that are computed
@@ -173,8 +171,6 @@ class NativeFormat:
             *pairs(self.keys_of_layer(config), "model.layers.{n}.", f"{self.prefix}{self.layers}.", config),
             *pairs(self.heads[task], "", "", config),
         ]
-        for zoo, native in self.parameters.items():
-            rows.append((f"{self.prefix}{self.layers}.{native}", f"model.layers.{{n}}.{zoo}"))
         return KeyMap.of(*rows, owner=self.name)
 
     def keys_of_body(self, config: ZooConfig) -> Keys:

@@ -203,6 +203,7 @@ class GptOss(ExpertsLike, name="gpt_oss"):
     layer = {
         **ATTENTION,
         **PRE_NORMS,
+        "self_attn.sinks": "self_attn.sinks",
         "mlp.router": "mlp.router",
         "mlp.experts.gate_up_proj": ("mlp.experts.gate_up_proj", gates_side_by_side),
         "mlp.experts.gate_up_proj_bias": (
@@ -212,7 +213,6 @@ class GptOss(ExpertsLike, name="gpt_oss"):
         "mlp.experts.down_proj": ("mlp.experts.down_proj", TRANSPOSED_EXPERTS),
         "mlp.experts.down_proj_bias": "mlp.experts.down_proj_bias",
     }
-    parameters = {"self_attn.sinks": "self_attn.sinks"}
     reasons = {
         **ExpertsLike.reasons,
         "feed_forward": "its feed-forward network is a mixture of clamped experts (moe-clamped)",

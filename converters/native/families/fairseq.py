@@ -65,7 +65,7 @@ class FairseqTables(NativeFormat):
         padding = config.pad_token_id
         first = self.first_position(padding)
         tables = [value for name, value in state.items() if name.endswith("position.weight")]
-        same = tables and all(is_computed(one, fairseq_table(*one.shape, first, padding)) for one in tables)
+        same = tables and all(is_computed(one, fairseq_table(len(one), one.shape[1], first, padding)) for one in tables)
         return [] if same else ["its positions are not the sines and cosines that this class computes"]
 
 

@@ -124,7 +124,7 @@ class GraniteSwa(Multiplied, name="granite_swa"):
         ),
     }
     always = {**Multiplied.always, "attention": "sinks"}
-    parameters = {"self_attn.sinks": "self_attn.sinks"}
+    layer = {**Multiplied.layer, "self_attn.sinks": "self_attn.sinks"}
     reasons = {**Multiplied.reasons, "attention": "its attention has sinks"}
 
 

@@ -81,6 +81,7 @@ def joined(*names: str) -> tuple[str, ...]:
 DELTA_MODULES = {
     **{f"self_attn.{name}.weight": f"linear_attn.{name}.weight" for name in ("conv1d", "norm", "out_proj")},
     "self_attn.dt_bias": "linear_attn.dt_bias",
+    "self_attn.A_log": "linear_attn.A_log",
 }
 DELTA: Keys = {
     joined("in_proj_qkv", "in_proj_z"): ("linear_attn.in_proj_qkvz.weight", mixed_and_gates),
@@ -124,7 +125,6 @@ class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next"):
         **SHARED_EXPERT,
         **PRE_NORMS,
     }
-    parameters = {"self_attn.A_log": "linear_attn.A_log"}
     reasons = {
         **ExpertsLike.reasons,
         "feed_forward": "its feed-forward network is a mixture of experts next to a gated one (moe-shared)",
@@ -205,7 +205,11 @@ class Lfm2(Hybrid, LlamaLike, name="lfm2"):
         return [f"conv_bias=True: {reading}"] * native.conv_bias + super().differences(native, read, config)
 
 
+BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[None, None, :, None])
+"""From one rate a head, *Shape:* (1, 1, num_heads, 1), to a vector of them."""
+
 KIMI_DELTA: Keys = {
+    "self_attn.A_log": ("self_attn.forget_gate.A_log", BY_HEAD),
     "self_attn.in_proj_qkv.weight": (tuple(f"self_attn.{p}_proj.weight" for p in "qkv"), join(3)),
     "self_attn.in_proj_b.weight": "self_attn.b_proj.weight",
     **{f"self_attn.{p}": f"self_attn.forget_gate.{p}" for p in ("f_a_proj.weight", "f_b_proj.weight", "dt_bias")},
@@ -213,9 +217,6 @@ KIMI_DELTA: Keys = {
     "self_attn.norm.weight": "self_attn.o_norm.weight",
     "self_attn.out_proj.weight": "self_attn.o_proj.weight",
 }
-
-BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[None, None, :, None])
-"""From one rate a head, *Shape:* (1, 1, num_heads, 1), to a vector of them."""
 
 FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
 
@@ -245,12 +246,8 @@ class KimiLinear(Hybrid, DeepseekV3, name="kimi_linear"):
         """Lay the keys side by side, layer by layer: the two kinds share names."""
         attending = self.keys_of_layer(config)
         rest = {zoo: native for zoo, native in attending.items() if not zoo.startswith("self_attn.")}
-        rows: list[Any] = [*pairs(self.body, "model.", self.prefix, config), *pairs(self.heads[task], "", "", config)]
+        rows = [*pairs(self.body, "model.", self.prefix, config), *pairs(self.heads[task], "", "", config)]
         for number, kind in enumerate(config.types_of_layers()):
-            ours, theirs = f"model.layers.{number}.", f"{self.prefix}layers.{number}."
-            if kind == KimiDeltaAttention.layer_type:
-                rows += pairs({**KIMI_DELTA, **rest}, ours, theirs, config)
-                rows.append((f"{theirs}self_attn.forget_gate.A_log", f"{ours}self_attn.A_log", BY_HEAD))
-            else:
-                rows += pairs(attending, ours, theirs, config)
+            keys = {**KIMI_DELTA, **rest} if kind == KimiDeltaAttention.layer_type else attending
+            rows += pairs(keys, f"model.layers.{number}.", f"{self.prefix}layers.{number}.", config)
         return KeyMap.of(*rows, owner=self.name)

@@ -237,16 +237,13 @@ class Glm4(Glm, name="glm4"):
     layer = {**Glm.layer, **norms("post_self_attn_layernorm", "post_mlp_layernorm", "norm_branch")}
 
 
-LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
-
-
 class DiffLlama(LlamaLike, name="diffllama"):
     """DiffLlama (Ye et al. 2024, as Llama's layers)."""
 
     variant = "diff-transformer"
     fields = {**without(LlamaLike.fields, "attention_dropout"), **ATTENTION_BIAS}
     always = {**LlamaLike.always, "attention": "differential", "attention_dropout": 0.0}
-    parameters = {f"self_attn.{name}": f"self_attn.{name}" for name in LAMBDAS}
+    layer = {**LlamaLike.layer, **same(*(f"self_attn.lambda_{name}" for name in ("q1", "k1", "q2", "k2")))}
 
 
 BRANCH_NORMS = norms("post_attention_layernorm", "post_feedforward_layernorm", "norm_branch")
