@@ -48,44 +48,44 @@ def sample_inputs(model: ZooPreTrainedModel, *, longest: int = 9) -> dict[str, d
     config, task = model.config, task_of(model)
     generator = torch.Generator().manual_seed(0)
     longest, _ = lengths(config, longest)
-    pad, one_length = config.pad_token_id, config.has_quirk("memory-makes-queries")
-
-    def text(rows: int, name: str = "input_ids", length: int = longest) -> dict[str, Tensor]:
-        return draw_text(config, name, rows, length, generator)
-
+    one_length = config.has_quirk("memory-makes-queries")
+    target = longest if one_length else max(1, longest - 1)
     mask = torch.ones(3, longest, dtype=torch.long)
     for row, length in enumerate((longest, max(1, longest - 3), max(1, longest // 2))):
         mask[row, length:] = 0
-    padded = text(3)
-    if "input_ids" in padded:
-        padded["input_ids"].masked_fill_(mask == 0, pad if pad is not None else 0)
-    prompts = {**padded, "attention_mask": mask}
-    batches = {"padded": dict(prompts)}
-    if pad is not None or task != Task.SEQUENCE_CLASSIFICATION:
-        batches["full"] = text(2)
-    for batch in batches.values():
-        rows = len(next(iter(batch.values())))
-        if config.stack == "encoder" and config.type_vocab_size:
-            batch["token_type_ids"] = torch.randint(0, config.type_vocab_size, (rows, longest), generator=generator)
-        if config.stack == "encoder-decoder":
-            batch |= text(rows, "decoder_input_ids", longest if one_length else max(1, longest - 1))
-    if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM) and "input_ids" in padded and not one_length:
+    batches = {"padded": draw_batch(config, mask, target, generator)}
+    if config.pad_token_id is not None or task != Task.SEQUENCE_CLASSIFICATION:
+        batches["full"] = draw_batch(config, torch.ones_like(mask[:2]), target, generator)
+        del batches["full"]["attention_mask"]
+    if task in (Task.SEQ2SEQ_LM, Task.CAUSAL_LM) and "input_ids" in batches["padded"] and not one_length:
+        prompts = {name: batches["padded"][name] for name in ("input_ids", "attention_mask")}
         if task == Task.CAUSAL_LM:
             prompts = {name: tensor.flip(-1) for name, tensor in prompts.items()}
         batches |= {"generate_greedy": prompts, "generate_beams": prompts}
     return batches
 
 
+def draw_batch(config: ZooConfig, mask: Tensor, target: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Inputs that are padded where a mask, (batch_size, seq_len), is zero, with token types or targets of a length."""
+    given = draw_text(config, "input_ids", len(mask), mask.shape[1], generator)
+    if "input_ids" in given:
+        given["input_ids"].masked_fill_(mask == 0, config.pad_token_id or 0)
+    given["attention_mask"] = mask
+    if config.stack == "encoder" and config.type_vocab_size:
+        given["token_type_ids"] = torch.randint(0, config.type_vocab_size, mask.shape, generator=generator)
+    if config.stack == "encoder-decoder":
+        given |= draw_text(config, "decoder_input_ids", len(mask), target, generator)
+    return given
+
+
 def draw_text(config: ZooConfig, name: str, rows: int, length: int, generator: torch.Generator) -> dict[str, Tensor]:
     """Ids without padding for an argument, or vectors under its other name if the model has no vocabulary."""
     if config.has_quirk("works-on-features"):
-        return {
-            name.replace("input_ids", "inputs_embeds"): torch.randn(
-                rows, length, config.hidden_size, generator=generator
-            )
-        }
+        vectors = torch.randn(rows, length, config.hidden_size, generator=generator)
+        return {name.replace("input_ids", "inputs_embeds"): vectors}
     size = config.vocab_size if name == "input_ids" else config.decoder_vocab_size
-    return {name: without_padding(torch.randint(0, size, (rows, length), generator=generator), config, size)}
+    ids, pad = torch.randint(0, size, (rows, length), generator=generator), config.pad_token_id
+    return {name: ids if pad is None else torch.where(ids == pad, (ids + 1) % size, ids)}
 
 
 LARGEST = 2e10  # Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU
@@ -154,12 +154,6 @@ def draw_tokens(length: int, size: int, special: Collection[int | None], generat
     """Draw ids below a size, without special ones."""
     valid = [number for number in range(size) if number not in special]
     return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
-
-
-def without_padding(ids: Tensor, config: ZooConfig, size: int) -> Tensor:
-    """Replace padding by the next token of a vocabulary. *Shape:* any."""
-    pad = config.pad_token_id
-    return ids if pad is None else torch.where(ids == pad, (ids + 1) % size, ids)
 
 
 def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:

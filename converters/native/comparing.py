@@ -25,7 +25,7 @@ from zoo.models.parts import option
 from zoo.registry import Task
 
 from ..errors import ConversionError, DifferentOutputsError, NotComparedWarning
-from ..verification import LARGEST, STEPS, explained, turning_points, without_padding
+from ..verification import LARGEST, STEPS, draw_batch, draw_text, explained, turning_points
 
 LENGTH = 24  # Tokens of the longest row, where the position table has as many
 SIDES = ("without padding", "padded on the right", "padded on the left")  # Kinds of rows of the batch
@@ -108,20 +108,11 @@ def sample(config: ZooConfig, task: str) -> dict[str, Tensor]:
     # Beyond, the native model rotates a row by the length of the longest one.
     changes = POSITIONS.get(config.position).changes_after(config)
     longest = min(LENGTH, config.max_position_embeddings, changes or LENGTH)
-    pad = config.pad_token_id
-
-    def ids(length: int, size: int) -> Tensor:
-        return without_padding(torch.randint(0, size, (len(SIDES), length), generator=generator), config, size)
-
     mask = torch.ones(len(SIDES), longest, dtype=torch.long)
     mask[1, 2 * longest // 3 :] = 0
     mask[2, : longest // 2] = 0
-    given = {"input_ids": ids(longest, config.vocab_size).masked_fill(mask == 0, pad or 0), "attention_mask": mask}
-    if config.stack == "encoder" and config.type_vocab_size:
-        given["token_type_ids"] = torch.randint(0, config.type_vocab_size, mask.shape, generator=generator)
-    if config.stack == "encoder-decoder":
-        given["decoder_input_ids"] = ids(max(1, longest - 1), config.decoder_vocab_size)
-    if pad is None and task == Task.SEQUENCE_CLASSIFICATION:  # by which decoders find the last token
+    given = draw_batch(config, mask, max(1, longest - 1), generator)
+    if config.pad_token_id is None and task == Task.SEQUENCE_CLASSIFICATION:  # by which decoders find the last token
         return {name: tensor[:1] for name, tensor in given.items()}
     return given
 
@@ -241,11 +232,10 @@ def all_lengths(config: ZooConfig, points: Mapping[int, str], num_parameters: in
 def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range, *, at_once: bool) -> Growth:
     """Let a native model read one text that grows. Arguments as for `observe_growth` and [`Growth`][]."""
     generator = torch.Generator().manual_seed(0)
-    text, size, inputs = "input_ids", config.vocab_size, dict[str, Tensor]()
+    text, inputs = "input_ids", dict[str, Tensor]()
     if config.stack == "encoder-decoder":
-        inputs[text] = without_padding(torch.randint(0, size, (1, PROMPT), generator=generator), config, size)
-        text, size = "decoder_input_ids", config.decoder_vocab_size
-    inputs[text] = without_padding(torch.randint(0, size, (1, lengths[-1]), generator=generator), config, size)
+        inputs, text = draw_text(config, text, 1, PROMPT, generator), "decoder_input_ids"
+    inputs |= draw_text(config, text, 1, lengths[-1], generator)
     if at_once:
         values = compute(native, inputs, config, output)[0, [length - 1 for length in lengths]]
     else:
