@@ -28,6 +28,14 @@ class Transform:
         """The way back as a transform."""
         return Transform(f"undo {self.name}", self.backward, self.forward)
 
+    def then(self, other: Transform) -> Transform:
+        """This change and another one after it, by whose name both go."""
+        return Transform(
+            other.name,
+            lambda tensors: other.forward(self.forward(tensors)),
+            lambda tensors: self.backward(other.backward(tensors)),
+        )
+
     def __call__(self, tensor: Tensor) -> Tensor:
         """Apply to a single tensor where a single one results."""
         (changed,) = self.forward((tensor,))
@@ -45,8 +53,13 @@ def each(name: str, forward: Callable[[Tensor], Tensor], backward: Callable[[Ten
 
 SAME = each("keep", lambda tensor: tensor, lambda tensor: tensor)  # Leaves tensors as they are
 
-TRANSPOSE = each("transpose", lambda tensor: tensor.T.contiguous(), lambda tensor: tensor.T.contiguous())
-"""Between a linear layer's weight, *Shape:* (out, in), and GPT-2's Conv1D, *Shape:* (in, out)."""
+
+def transposed(tensor: Tensor) -> Tensor:
+    return tensor.transpose(-1, -2).contiguous()
+
+
+TRANSPOSE = each("transpose", transposed, transposed)
+"""Between a linear layer's weight, *Shape:* (..., out, in), and that of GPT-2's Conv1D, *Shape:* (..., in, out)."""
 
 LEADING_AXIS = each("drop the leading axis of", lambda tensor: tensor.squeeze(0), lambda tensor: tensor[None])
 """From final_logits_bias, *Shape:* (1, vocab_size), to an output bias, *Shape:* (vocab_size,)."""
@@ -54,18 +67,13 @@ LEADING_AXIS = each("drop the leading axis of", lambda tensor: tensor.squeeze(0)
 
 def join(parts: int) -> Transform:
     """Stack the rows of several equally large tensors."""
-    cut = split_rows((1,) * parts)
+    cut = split(parts)
     return Transform("join", cut.backward, cut.forward)
 
 
-def split(parts: int, then: Transform = SAME) -> Transform:
+def split(parts: int) -> Transform:
     """Cut the rows of one tensor into equal parts."""
-    whole = join(parts).inverse
-    return Transform(
-        "split",
-        lambda tensors: whole.forward(then.forward(tensors)),
-        lambda tensors: then.backward(whole.backward(tensors)),
-    )
+    return split_rows((1,) * parts)
 
 
 def permute(order: Tensor, dim: int = -1) -> Transform:

@@ -140,7 +140,7 @@ def test_every_transform_is_undone_by_its_inverse(heads, pairs, seed):
         transforms.permute(torch.randperm(rows, generator=generator), dim=0),
         transforms.pairs_to_halves(heads, width),
         transforms.split(heads),
-        transforms.split(heads, then=transforms.permute(transforms.evens_then_odds(rows), dim=0)),
+        transforms.permute(transforms.evens_then_odds(rows), dim=0).then(transforms.split(heads)),
         transforms.skip_rows(2).inverse,
         transforms.LEADING_AXIS.inverse,
     ):

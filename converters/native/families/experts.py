@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, SharedMixtureOfExperts, ZooConfig
 from zoo.models.feed_forwards.mixture import inner_size
 from zoo.models.parts import FEED_FORWARDS, option
@@ -14,7 +12,7 @@ from zoo.models.parts import FEED_FORWARDS, option
 from ...errors import NoCounterpartError
 from ...key_map import Keys
 from ...symmetries.base import State
-from ...transforms import Transform, each, evens_then_odds, permute
+from ...transforms import TRANSPOSE, Transform, evens_then_odds, permute
 from ..common import without
 from ..declared import Field
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
@@ -176,15 +174,12 @@ class FlexOlmo(Olmoe, name="flex_olmo"):
 
 def gates_side_by_side(config: ZooConfig) -> Transform:
     """Gates and inputs of experts that the class has in turns, and transposed, one after the other."""
-    order = permute(evens_then_odds(2 * inner_size(config)))
-    return each("rearrange", lambda tensor: transposed(order(tensor)), lambda tensor: order.inverse(transposed(tensor)))
+    return side_by_side(config).then(TRANSPOSE)
 
 
-def transposed(tensor: Tensor) -> Tensor:
-    return tensor.transpose(-1, -2).contiguous()
-
-
-TRANSPOSED_EXPERTS = each("transpose", transposed, transposed)
+def side_by_side(config: ZooConfig) -> Transform:
+    """The same of what is not transposed."""
+    return permute(evens_then_odds(2 * inner_size(config)))
 
 
 class GptOss(ExpertsLike, name="gpt_oss"):
@@ -206,11 +201,8 @@ class GptOss(ExpertsLike, name="gpt_oss"):
         "self_attn.sinks": "self_attn.sinks",
         "mlp.router": "mlp.router",
         "mlp.experts.gate_up_proj": ("mlp.experts.gate_up_proj", gates_side_by_side),
-        "mlp.experts.gate_up_proj_bias": (
-            "mlp.experts.gate_up_proj_bias",
-            lambda config: permute(evens_then_odds(2 * inner_size(config))),
-        ),
-        "mlp.experts.down_proj": ("mlp.experts.down_proj", TRANSPOSED_EXPERTS),
+        "mlp.experts.gate_up_proj_bias": ("mlp.experts.gate_up_proj_bias", side_by_side),
+        "mlp.experts.down_proj": ("mlp.experts.down_proj", TRANSPOSE),
         "mlp.experts.down_proj_bias": "mlp.experts.down_proj_bias",
     }
     reasons = {

@@ -106,7 +106,7 @@ def transposed(names: dict[str, str]) -> dict[str, object]:
 NETWORK, NORMS = mlp("mlp.c_fc", "mlp.c_proj"), norms("ln_1", "ln_2")
 LINEAR = {"self_attn.o_proj": "attn.c_proj", **NETWORK}
 JOINED = {
-    tuple(f"{name}.weight" for name in PROJECTIONS): ("attn.c_attn.weight", split(3, then=TRANSPOSE)),
+    tuple(f"{name}.weight" for name in PROJECTIONS): ("attn.c_attn.weight", TRANSPOSE.then(split(3))),
     tuple(f"{name}.bias" for name in PROJECTIONS): ("attn.c_attn.bias", split(3)),
 }
 
