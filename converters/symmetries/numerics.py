@@ -175,16 +175,12 @@ class FoldResidualScale(Symmetry, name="fold-residual-scale", rank=90):
         return wanted is None and not between and config.feed_forward in DENSE_PARTS
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        changed = dict(state)
-        for name, factors in state.items():
-            found = re.match(r"(.*\.)(self_attn|cross_attn|mlp)_residual\.scale\.weight$", name)
-            if found is None:
-                continue
-            del changed[name]
-            last = ("down_proj",) if found[2] == "mlp" else ("o_proj", "out_proj")
-            for key in (f"{found[1]}{found[2]}.{name}.{kind}" for name in last for kind in ("weight", "bias")):
-                if key in changed:
-                    changed[key] = scale(factors if factors.numel() > 1 else factors.item())(changed[key])
+        scales = [name for name in state if name.endswith("_residual.scale.weight")]
+        changed = {name: tensor for name, tensor in state.items() if name not in scales}
+        for name in scales:
+            sublayer, factors = re.escape(name.removesuffix("_residual.scale.weight")), state[name]
+            last = rf"^{sublayer}\.(down_proj|o_proj|out_proj)\.(weight|bias)$"
+            changed = change(changed, last, scale(factors if factors.numel() > 1 else factors.item()))
         return changed
 
 
