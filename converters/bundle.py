@@ -12,7 +12,6 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
@@ -331,28 +330,21 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     wanted = [
         (name, part) for name, table in TABLES.items() for _, known, part in named_parts(config) if known is table
     ]
-    found: dict[str, Any] = {}
-    read: set[Definition] = set()
+    found: dict[tuple[str, str], Any] = {}
 
-    def look_ups() -> Iterator[tuple[str, str]]:
-        new = shaker.kept.keys() - read
-        read.update(new)
-        return (pair for definition in new for piece in shaker.kept[definition] for pair in looked_up(piece.tree))
+    def look_ups() -> list[tuple[str, str]]:
+        trees = (piece.tree for pieces in shaker.kept.values() for piece in pieces)
+        return sorted({pair for tree in trees for pair in looked_up(tree)} - {*wanted} - found.keys())
 
     wanted += look_ups()
     while wanted:
         table, name = wanted.pop()
-        call = f'{table}["{name}"]'
-        if call in found:
-            continue
-        part = found[call] = TABLES[table].get(name)
+        part = found[table, name] = TABLES[table].get(name)
         shaker.keep(registries.__name__, table)
-        if getattr(part, "func", part).__module__.startswith(INSTALLED):
-            continue
-        replaced = shaker.resolve(part.__module__, part.__name__) or (part.__module__, part.__name__)
-        shaker.keep(*replaced)
-        wanted += look_ups()
-    return dict(sorted(found.items()))
+        if not getattr(part, "func", part).__module__.startswith(INSTALLED):
+            shaker.keep(*(shaker.resolve(part.__module__, part.__name__) or (part.__module__, part.__name__)))
+            wanted += look_ups()
+    return {f'{table}["{name}"]': found[table, name] for table, name in sorted(found)}
 
 
 @lru_cache(maxsize=2**14)

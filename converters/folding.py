@@ -203,7 +203,7 @@ class Folder(BranchFolder):
         seen = self.settings.seen.union(*(read for _, read in local.values()))
         if not (seen or "current()" in text or "self." in text):
             return UNKNOWN
-        self.settings.decided.setdefault(self.definition, set()).update(seen)
+        self.decide_by(*seen)
         return found
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
@@ -227,14 +227,18 @@ class Folder(BranchFolder):
             return updated_node.with_changes(args=(updated_node.args[0], cst.Arg(kind)))
         return updated_node
 
+    def decide_by(self, *settings: str) -> None:
+        """Note settings that decide something in the definition."""
+        self.settings.decided.setdefault(self.definition, set()).update(settings)
+
     def has_mixer(self) -> bool:
         """Whether some layers have no attention."""
-        self.settings.decided.setdefault(self.definition, set()).add("mixer")
+        self.decide_by("mixer")
         return self.settings.config.mixer_layer_type is not None
 
     def has_source(self) -> bool:
         """Whether there is an encoder with outputs that a decoder reads."""
-        self.settings.decided.setdefault(self.definition, set()).update(("add_cross_attention", "is_encoder_decoder"))
+        self.decide_by("add_cross_attention", "is_encoder_decoder")
         return bool(self.settings.config.is_encoder_decoder or self.settings.config.add_cross_attention)
 
     def present(self, kinds: cst.Tuple) -> cst.Tuple:
@@ -349,9 +353,7 @@ def short(body: cst.BaseSuite) -> cst.BaseSuite:
     return body.with_changes(body=[quoted])
 
 
-@cache
-def parsed_source(text: str) -> cst.Module:
-    return cst.parse_module(text)
+parsed_source = cache(cst.parse_module)
 
 
 def folded(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,11 +90,8 @@ class Module:
 
     def absolute(self, statement: ast.ImportFrom) -> str:
         """The full name of the module that a statement imports from."""
-        if not statement.level:
-            return statement.module or ""
-        parts = self.name.split(".")
-        parts = parts[: len(parts) - statement.level + self.is_package]
-        return ".".join([*parts, statement.module] if statement.module else parts)
+        package = self.name if self.is_package else self.name.rpartition(".")[0]
+        return resolve_name(f"{'.' * statement.level}{statement.module or ''}", package)
 
     def text(self, statement: ast.stmt) -> str:
         """The source of a statement, with its decorators and the comments right above."""
