@@ -27,14 +27,11 @@ TRANSPOSED = r"\.(c_attn|c_proj|c_fc)\.weight$"  # Weights that GPT-2's class st
 def interleaved(state: Weights, config: ZooConfig) -> Weights:
     """Order queries and keys for a rotation of neighbours, which llama.cpp's Llama has."""
 
-    def neighbours(value: Tensor, heads: int) -> Tensor:
-        return pairs_to_halves(heads, len(value) // heads).inverse(value)
+    def neighbours(heads: int) -> Callable[[Tensor], Tensor]:
+        return lambda value: pairs_to_halves(heads, len(value) // heads).inverse(value)
 
-    heads = {".q_proj.": config.num_attention_heads, ".k_proj.": config.num_key_value_heads}
-    found = dict(state)
-    for part, count in heads.items():
-        found |= {name: neighbours(value, count) for name, value in state.items() if part in name}
-    return found
+    state = change(state, r"\.q_proj\.", neighbours(config.num_attention_heads))
+    return change(state, r"\.k_proj\.", neighbours(config.num_key_value_heads))
 
 
 def centred(state: Weights, config: ZooConfig) -> Weights:

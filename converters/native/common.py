@@ -84,19 +84,6 @@ def without_classifier_bias(state: State, norm_bias: str) -> State:
     return {**state, norm_bias: state[norm_bias] + shift.to(state[norm_bias].dtype)}
 
 
-def decoder_obstacles(config: ZooConfig, state: State, task: str, *, biased_norms: bool = True) -> list[str]:
-    """Obstacles for a decoder's head in transformers, where sequence classifiers have no bias."""
-    found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
-    if task == Task.SEQUENCE_CLASSIFICATION:
-        bias = state.get("classifier.bias")
-        absorbed = biased_norms and bias is not None and absorbs_bias(config, state["classifier.weight"])
-        if bias is not None and bias.any() and not absorbed:
-            found.append("the classifier has a bias, its has none, and no norm with a bias is before it")
-        if config.pad_token_id is None:
-            found.append("pad_token_id is None, by which it finds the last token")
-    return found
-
-
 def narrowed(state: State, dtype: torch.dtype, in_float32: Iterable[str] = ()) -> State:
     """Weights in a type where that loses nothing, else as they are; those with a part of `in_float32` in float32."""
     types = {name: torch.float32 if any(part in name for part in in_float32) else dtype for name in state}

@@ -13,7 +13,7 @@ from ..errors import NoCounterpartError
 from ..key_map import Keys
 from ..symmetries.base import State
 from ..transforms import Transform, split_rows
-from .common import decoder_obstacles, without, without_classifier_bias
+from .common import absorbs_bias, without, without_classifier_bias
 from .declared import Field, NativeFormat
 
 HEADS: Mapping[str, Keys] = {
@@ -214,12 +214,19 @@ class DecoderFormat(NativeFormat):
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         found = super().obstacles(config, state, task)
-        if config.stack == self.stack:
-            found += decoder_obstacles(config, state, task, biased_norms=self.biased_norms)
-            found += self.rotary_obstacles(config)
-            windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
-            if len(windows) > 1 and "sliding_window" in self.fields and "layer_types" not in self.fields:
-                found.append("its layers have different windows, here all have the same")
+        if config.stack != self.stack:
+            return found
+        if task == Task.SEQUENCE_CLASSIFICATION:  # whose heads have no bias
+            bias = state.get("classifier.bias")
+            absorbed = self.biased_norms and bias is not None and absorbs_bias(config, state["classifier.weight"])
+            if bias is not None and bias.any() and not absorbed:
+                found.append("the classifier has a bias, its has none, and no norm with a bias is before it")
+            if config.pad_token_id is None:
+                found.append("pad_token_id is None, by which it finds the last token")
+        found += self.rotary_obstacles(config)
+        windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
+        if len(windows) > 1 and "sliding_window" in self.fields and "layer_types" not in self.fields:
+            found.append("its layers have different windows, here all have the same")
         return found
 
     rotary_obstacles = partial_rotation_obstacles

@@ -19,7 +19,6 @@ from ..common import (
     FIXED_EPS,
     OFFSET,
     TABLE_POSITIONS,
-    decoder_obstacles,
     fairseq_layer,
     is_computed,
     without,
@@ -158,7 +157,7 @@ class Opt(DecoderFormat, name="opt", rank=160):
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         if config.stack == "encoder" and task == Task.FEATURE_EXTRACTION:
             return []
-        return decoder_obstacles(config, state, task)
+        return super().obstacles(config, state, task)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         last = "" if config.final_norm else f"layers.{config.num_hidden_layers - 1}."

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from zoo.models import ZooConfig
 
 from ...symmetries.base import State
-from ...transforms import TRANSPOSE, Tensors, Transform, split
+from ...transforms import TRANSPOSE, split, split_rows
 from ..common import attention, mlp, norms, without
 from ..declared import SIZES, Field, choice, same
 from ..decoders import (
@@ -76,20 +74,13 @@ class GptJ(DecoderFormat, name="gptj", rank=200):
 SHARDS = 4  # Into how many groups of heads the projection of queries, values and keys is cut
 
 
-def _cut(tensors: Tensors) -> Tensors:
-    query, value, key = tensors[0].unflatten(0, (SHARDS, 3, -1)).unbind(1)
-    return tuple(part.flatten(0, 1).clone() for part in (query, key, value))
-
-
-def _join(tensors: Tensors) -> Tensors:
-    query, key, value = (tensor.unflatten(0, (SHARDS, -1)) for tensor in tensors)
-    return (torch.stack([query, value, key], dim=1).flatten(0, 2),)
-
-
 class CodeGen(GptJ, name="codegen"):
     """CodeGen (Nijkamp et al. 2022): GPT-J with one projection for queries, values and keys."""
 
-    layer = {**without(GptJ.layer, *PROJECTIONS), PROJECTIONS: ("attn.qkv_proj", Transform("split", _cut, _join))}
+    layer = {
+        **without(GptJ.layer, *PROJECTIONS),
+        tuple(f"self_attn.{p}_proj" for p in "qvk"): ("attn.qkv_proj", split_rows((1, 1, 1), SHARDS)),
+    }
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         uneven = config.num_attention_heads % SHARDS
