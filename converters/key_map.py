@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,7 +26,8 @@ class KeyMapError(ValueError):
     """A row of a key map is wrong: a mistake in the converter, never in a checkpoint."""
 
 
-def _pattern(key: str) -> re.Pattern[str]:
+@cache
+def pattern(key: str) -> re.Pattern[str]:
     """A regular expression of the keys that placeholders stand for; one that occurs twice stands for the same."""
     text = re.escape(key)
     for name, choices in PLACEHOLDERS.items():
@@ -39,20 +41,16 @@ class Side:
     """The keys on one side of a row, with placeholders."""
 
     keys: tuple[str, ...]
-    patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "patterns", tuple(map(_pattern, self.keys)))
 
     def match(self, key: str) -> Iterator[Values]:
         """Find the values of placeholders by which a key is one of these."""
-        for pattern in self.patterns:
-            if (found := pattern.fullmatch(key)) is not None:
+        for known in self.keys:
+            if (found := pattern(known).fullmatch(key)) is not None:
                 yield tuple(sorted(found.groupdict().items()))
 
     def has(self, key: str) -> bool:
         """Whether a key is one of these."""
-        return any(pattern.fullmatch(key) for pattern in self.patterns)
+        return any(pattern(known).fullmatch(key) for known in self.keys)
 
     def write(self, values: Values) -> tuple[str, ...]:
         return tuple(key.format(**dict(values)) for key in self.keys)
