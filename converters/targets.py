@@ -26,7 +26,7 @@ from .symmetries.base import settled
 from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .transformers_js.target import TransformersJsTarget
 from .verification import Difference, compare, ends_of
-from .weights import save_settings, task_of
+from .weights import in_dtype, save_settings, task_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -179,9 +179,15 @@ class OpenVinoTarget(OnnxTarget):
         write_openvino(model, folder, self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        """Run the graphs here, and in a process that has OpenVINO only."""
-        exact = self.stored(options) == self.dtypes[0]
-        return check_openvino(model, folder, exact=exact, fresh_process=options.fresh_process)
+        """Run the graphs here, and in a process that has OpenVINO only; nothing but the weights may be rounded."""
+        if (stored := self.stored(options)) == "float16":
+            compare(in_dtype(model, stored), self.open(folder))
+        elif stored != self.dtypes[0]:
+            with scratch_folder() as exact:
+                self.write(model, exact, plan, ExportOptions())
+                compare(model, self.open(exact))
+        exact_weights = stored == self.dtypes[0]
+        return check_openvino(model, folder, exact=exact_weights, fresh_process=options.fresh_process)
 
     def open(self, folder: Path) -> PreTrainedModel:
         return load_openvino(folder)

@@ -12,6 +12,8 @@ from transformers.cache_utils import DynamicCache
 
 import zoo
 from zoo.base.errors import InputError, UnsupportedOperationError, UnwritableError
+from zoo.converters.errors import VerificationError
+from zoo.converters.weights import in_dtype
 from zoo.training.generation.engines import load_for
 
 openvino = pytest.importorskip("openvino")
@@ -136,4 +138,28 @@ def test_every_kind_of_graph(name, task, dtype, tmp_path):
         assert report.difference.float32 < 1e-5 * max(1.0, report.difference.largest)
     else:
         assert 1e-5 < report.difference.float32 < 0.2
+        assert (tmp_path / "out" / "openvino_model.bin").stat().st_size < 2.5 * model.num_parameters()
         assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_rounded_weights_are_all_that_is_rounded(tmp_path, monkeypatch):
+    """Frequencies in float16 turn late positions by the wrong angle, which the rounding of weights would hide."""
+    sizes = dict(max_position_embeddings=2048, vocab_size=40, num_hidden_layers=1, hidden_size=32)
+    model = zoo_model("llama-style", "causal-lm", dtype=torch.float32, **sizes)
+    zoo.export(model, tmp_path / "out", "openvino", dtype="float16", fresh_process=False)
+    ids = torch.randint(3, 40, (1, 2000), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected, found = (one(ids).logits for one in (in_dtype(model.half(), "float32"), load_for(tmp_path / "out")))
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5 * float(expected.abs().max()))
+    monkeypatch.setattr("zoo.converters.openvino.stateful.halve", rotate_wrongly)
+    with pytest.raises(VerificationError, match="differs by"):
+        zoo.export(model, tmp_path / "wrong", "openvino", dtype="float16", fresh_process=False)
+    assert not (tmp_path / "wrong").exists()
+
+
+def rotate_wrongly(graph):
+    """Round inverse frequencies."""
+    (table,) = (node for node in graph.get_ops() if node.get_friendly_name().endswith("inv_freq"))
+    rounded = openvino.opset13.constant(table.data.astype("float16").astype("float32"))
+    for reader in table.output(0).get_target_inputs():
+        reader.replace_source_output(rounded.output(0))
