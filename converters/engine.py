@@ -15,6 +15,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamEncoderDecoderOutput, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, Seq2SeqLMOutput
 from transformers.utils import GENERATION_CONFIG_NAME
+from transformers.utils.generic import can_return_tuple
 
 from zoo.base.errors import ConfigError, InputError, UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
@@ -90,6 +91,14 @@ def refuse_added(attention_mask: Tensor) -> None:
             "an attention_mask with values below 0 was given, as masks have that are added to scores; valid: 1 for "
             "real tokens and 0 for padding, here (attention_mask == 0).long()"
         )
+
+
+def positions_of_rows(position_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
+    """Positions of every row, (batch_size, seq_len), of given ones, (batch_size or 1, seq_len)."""
+    if position_ids is None or position_ids.shape in (input_ids.shape, input_ids[:1].shape):
+        return None if position_ids is None else position_ids.expand_as(input_ids)
+    given, valid = tuple(position_ids.shape), tuple(input_ids.shape)
+    raise InputError(f"position_ids of shape {given} were given; valid: {valid}")
 
 
 def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) -> None:
@@ -187,6 +196,7 @@ class WritingModel(EngineModel, GenerationMixin):
     engine_name: ClassVar[str]  # The engine's own name
 
     @torch.no_grad()
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -207,6 +217,7 @@ class WritingModel(EngineModel, GenerationMixin):
             num_items_in_batch: Number of labels of the update that the batch is a part of, by default its own.
             kwargs: Arguments that a trainer gives every model.
         """
+        position_ids = positions_of_rows(position_ids, input_ids)
         refuse_packed(position_ids, attention_mask)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         self.check_lengths(mask)

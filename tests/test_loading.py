@@ -312,6 +312,25 @@ def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
         zoo.load(tmp_path)
 
 
+@pytest.mark.parametrize("size", ["1GB", "20KB"])
+def test_weights_with_a_suffix_and_in_a_subfolder_load_as_in_transformers(tmp_path: Path, size: str) -> None:
+    model = zoo.build("pre-norm@tiny", vocab_size=40, seed=0)
+    model.save_pretrained(tmp_path / "inner", variant="fp16", max_shard_size=size)
+    assert len(list(tmp_path.glob("inner/*.safetensors"))) > (size != "1GB")
+    asked = {"subfolder": "inner", "variant": "fp16"}
+    for loaded in (
+        ZooForCausalLM.from_pretrained(tmp_path, **asked),
+        AutoModelForCausalLM.from_pretrained(tmp_path, **asked),
+        zoo.load(tmp_path, **asked),
+        zoo.load(tmp_path, "causal-lm", **asked, dtype="float32"),
+    ):
+        assert all(torch.equal(one, other) for one, other in zip(loaded.parameters(), model.parameters(), strict=True))
+    with pytest.raises(CheckpointError, match=r"has no model\.safetensors"):
+        zoo.load(tmp_path / "inner")
+    with pytest.raises(CheckpointError, match=r"lacks weights|has no model\.int8\.safetensors"):
+        zoo.load(tmp_path, subfolder="inner", variant="int8")
+
+
 def test_an_unknown_variant_has_a_nearest_match(folder: Path) -> None:
     edit_config(folder, variant="pre-nrom")
     with pytest.raises(UnknownVariantError, match="did you mean 'pre-norm'"):

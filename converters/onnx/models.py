@@ -17,6 +17,7 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
+from transformers.utils.generic import can_return_tuple
 
 from zoo.base.errors import CheckpointError, InputError, first_line
 from zoo.fast.generation import OrderedGenerationMixin
@@ -26,7 +27,15 @@ from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, refuse_added, refuse_empty, refuse_packed, refuse_unread, task_saved
+from ..engine import (
+    EngineModel,
+    positions_of_rows,
+    refuse_added,
+    refuse_empty,
+    refuse_packed,
+    refuse_unread,
+    task_saved,
+)
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."  # How names of keys and values begin, of inputs and of outputs
@@ -105,6 +114,11 @@ class GraphModel(EngineModel):
         """The variant's own rules for masks and decoder inputs, which stay outside of the graphs."""
         return transformer_of(self.config)
 
+    def run(self, name: str, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
+        """Run a graph, which reads integers of 64 bits."""
+        whole = {key: tensor if tensor.is_floating_point() else tensor.long() for key, tensor in given.items()}
+        return self.sessions[name](whole, past)
+
     def mask(self, attention_mask: Tensor | None, input_ids: Tensor, seen: int = 0) -> Tensor:
         """The given padding mask, or one by the variant's rule. *Shape:* (batch_size, key_len)."""
         if attention_mask is None and not seen and (rule := self.rules.attention_mask) is not None:
@@ -152,6 +166,7 @@ OUTPUTS: dict[str, type[MaskedLMOutput | SequenceClassifierOutput | TokenClassif
 class WholeModel(GraphModel):
     """An exported model that generates nothing."""
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -167,7 +182,7 @@ class WholeModel(GraphModel):
         refuse_unread({**kwargs, "causal_rows": causal_rows})
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
-        self.refuse_positions(position_ids, mask)
+        self.refuse_positions(positions_of_rows(position_ids, input_ids), mask)
         given = {"input_ids": input_ids, "attention_mask": mask}
         if self.config.is_encoder_decoder:
             if decoder_input_ids is None:
@@ -175,7 +190,7 @@ class WholeModel(GraphModel):
             self.place(decoder_input_ids, None, stack=1)
             given["decoder_input_ids"] = decoder_input_ids
         given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        outputs, _ = self.sessions[WHOLE](given, None)
+        outputs, _ = self.run(WHOLE, given)
         if "logits" not in outputs:
             return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         logits, loss = outputs["logits"], None
@@ -194,6 +209,7 @@ class WholeModel(GraphModel):
 class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
     """An exported causal language model."""
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -207,6 +223,7 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
     ) -> CausalLMOutputWithPast:
         past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         refuse_unread(kwargs)
+        position_ids = positions_of_rows(position_ids, input_ids)
         refuse_packed(position_ids, attention_mask)
         refuse_empty(input_ids)
         seen = length_of(past_key_values)
@@ -217,7 +234,7 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
         if self.position().has_bias:
             check_distances(Context(mask, None, None, given_positions=position_ids), is_decoder=True)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
-        outputs, cache = self.sessions[WHOLE](given, past_key_values)
+        outputs, cache = self.run(WHOLE, given, past_key_values)
         logits, loss = outputs["logits"], None
         if isinstance(logits_to_keep, Tensor) or logits_to_keep:
             logits = keep_positions(logits, logits_to_keep)
@@ -238,7 +255,7 @@ class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
         refuse_unread(kwargs)
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
-        outputs, _ = self.sessions[ENCODER]({"input_ids": input_ids, "attention_mask": mask}, None)
+        outputs, _ = self.run(ENCODER, {"input_ids": input_ids, "attention_mask": mask})
         encoded = BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         for name, tensor in outputs.items():
             encoded[name] = tensor
@@ -247,6 +264,7 @@ class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         return self.rules.decoder_inputs(None, labels, self.config)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -283,7 +301,7 @@ class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
             "encoder_hidden_states": encoded,
             "decoder_attention_mask": mask,
         }
-        outputs, cache = self.sessions[DECODER](given, past_key_values)
+        outputs, cache = self.run(DECODER, given, past_key_values)
         logits, loss = outputs["logits"], None
         if labels is not None:
             check_labels(labels, logits)

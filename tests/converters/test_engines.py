@@ -112,6 +112,21 @@ def test_graphs_refuse_what_their_model_does(target, decoder, exported_decoder):
     torch.testing.assert_close(loaded(**kept).loss, decoder(**kept, output_router_logits=False).loss)
 
 
+@pytest.mark.parametrize("target", ["onnx", "openvino"])
+def test_graphs_take_inputs_in_the_forms_of_their_model(target, decoder, exported_decoder):
+    """Integers of 32 bits, positions for all rows at once, and `return_dict=False`."""
+    loaded = TARGETS.get(target).open(exported_decoder(target)[0])
+    ids = torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]], dtype=torch.int32)
+    mask, positions = torch.ones_like(ids), torch.arange(4, dtype=torch.int32)[None]
+    for given in ({}, {"attention_mask": mask}, {"attention_mask": mask, "position_ids": positions + 2}):
+        expected = decoder(ids, **given, return_dict=False)[0]
+        torch.testing.assert_close(loaded(ids, **given, return_dict=False)[0], expected, rtol=1e-4, atol=1e-4)
+    for wrong in (positions[0], positions[:, 1:], positions.expand(3, -1)):
+        for given in ({}, {"attention_mask": mask}):
+            with pytest.raises(InputError, match=r"position_ids of shape \(.*valid: \(2, 4\)"):
+                loaded(ids, position_ids=wrong, **given)
+
+
 @pytest.mark.slow
 def test_distances_of_places_take_no_positions_in_a_graph(tmp_path):
     model = zoo.build("alibi-decoder@tiny", "causal-lm", vocab_size=20, num_hidden_layers=1, seed=0)

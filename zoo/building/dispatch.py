@@ -151,8 +151,9 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> AnyModel:
         path: A folder that `save_pretrained` wrote; the name of weights, "vanilla.en-pt"; or "org/name",
             "org/name@revision", "hf-hub:name".
         task: The head to load, by default the one that was saved.
-        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; where the checkpoint is
-            converted, only `dtype` and `attn_implementation`; another `num_labels` or `vocab_size`, for a new head;
+        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, `subfolder`, `variant` (of the
+            weight files), ...; where the checkpoint is converted, only `dtype`, `attn_implementation` and `subfolder`;
+            another `num_labels` or `vocab_size`, for a new head;
             `verify=False` to load weights that are not those of the
             folder's manifest; for a repository also `revision`, `cache_dir`, `token`,
             `offline` and `force_download` as for [`zoo.pull`][].
@@ -169,4 +170,4 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> AnyModel:
         ZooError: When the configuration is not valid.
     """
     hub_options = {key: kwargs.pop(key) for key in HUB_OPTIONS if key in kwargs}
-    return open_folder(locate(path, **hub_options), task, **kwargs)
+    return open_folder(locate(path, **hub_options) / kwargs.pop("subfolder", ""), task, **kwargs)

@@ -64,7 +64,7 @@ PULLING = ".zoo-pull"  # Lock and temporary files of a folder into which a model
 SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
 """Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""
 
-LOADING = ("dtype", "device_map", "attn_implementation")
+LOADING = ("dtype", "device_map", "attn_implementation", "variant")
 """Options of `from_pretrained` that are asked for most; it takes fields of the configuration as well."""
 
 
@@ -80,13 +80,14 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     config = saved_config(folder)
     if (folder / ADAPTER_CONFIG_NAME).is_file():
         raise CheckpointError(f"{folder} has an adapter next to its weights; merge it into them first")
-    shapes = saved_shapes(weight_files(folder))
+    variant = kwargs.get("variant")
+    shapes = saved_shapes(weight_files(folder, variant))
     saved_as = saved_class(folder, config)
     model_class = saved_as if task is None else class_of_task(task)
     has_names = not hasattr(config, "quantization_config")  # quantised weights have other names and shapes
     if has_names and not config.share_layers and config.num_hidden_layers > len(shapes):  # they take long to build
         raise CheckpointError(f"{folder} lacks weights: it has {len(shapes)} for {config.num_hidden_layers} layers")
-    as_saved = model_class is saved_as and has_names and kwargs.keys() <= {"verify"}
+    as_saved = model_class is saved_as and has_names and kwargs.keys() <= {"verify", "variant"}
     if has_names and not as_saved:
         check_weights(folder, config, shapes)
     if kwargs.setdefault("verify", True) and (folder / CODE_FILE).is_file():
@@ -94,7 +95,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     recorded = recorded_fingerprint(record) if (record := folder / RECORD_FILE).is_file() else ()
     if not as_saved:
         if recorded:
-            check_fingerprint(saved_as.from_pretrained(folder, verify=True), recorded, folder)
+            check_fingerprint(saved_as.from_pretrained(folder, variant=variant, verify=True), recorded, folder)
         return load_with(folder, config, model_class, task, kwargs)
     with checked_before_reading(folder, shapes) as expected:
         model: ZooPreTrainedModel = model_class.from_pretrained(folder, config=config, **kwargs)

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import PreTrainedModel
-from transformers.modeling_utils import LoadStateDictConfig, load_state_dict
+from transformers.modeling_utils import LoadStateDictConfig, _add_variant, load_state_dict
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, logging
 from transformers.utils.loading_report import LoadStateDictInfo
 
@@ -21,9 +21,9 @@ from zoo.base.files import files_in_index
 IN_FLOAT32 = ("balance_bias",)  # Buffers that are built, stored and loaded in float32 in a model of 16 bits
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """List the safetensors files of a checkpoint."""
-    index, only = folder / SAFE_WEIGHTS_INDEX_NAME, folder / SAFE_WEIGHTS_NAME
+def weight_files(folder: Path, variant: str | None = None) -> list[Path]:
+    """List the safetensors files of a checkpoint, or of one that was saved with transformers' `variant`."""
+    index, only = (folder / _add_variant(name, variant) for name in (SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME))
     if not index.is_file():
         return [only]
     names = files_in_index(index)

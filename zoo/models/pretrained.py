@@ -107,7 +107,7 @@ class ZooPreTrainedModel(AttentionBackends):
             stack.enter_context(read_errors(source))
             if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
                 folder = Path(source, kwargs.get("subfolder", ""))
-                weight_files(folder)  # refuses an index that names files elsewhere
+                weight_files(folder, kwargs.get("variant"))  # refuses an index that names files elsewhere
                 if verify is not False:
                     stack.enter_context(verified(folder, strict=bool(verify)))
             return super().from_pretrained(*args, use_safetensors=True, **kwargs)
