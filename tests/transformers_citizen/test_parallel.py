@@ -2,6 +2,7 @@
 
 import copy
 import json
+from typing import ClassVar
 
 import pytest
 import torch
@@ -111,6 +112,18 @@ def test_plans_are_made_when_they_are_read_and_a_given_one_stays():
     assert model.fsdp_plan["model.layers.*"] == "free_full_weight"
     assert model.tp_plan == {}
     assert model.model.tp_plan["layers.*.self_attn.o_proj"] == "rowwise"
+
+
+def test_a_class_declares_plans_of_its_own_modules_as_transformers_classes_do():
+    class Scored(zoo.models.ZooForCausalLM):
+        _tp_plan: ClassVar = {"scores": "colwise_gather_output"}
+        _pp_plan: ClassVar = {"scores": (["hidden_states"], ["scores"])}
+
+    model = Scored(zoo.config("llama-style@tiny", vocab_size=20))
+    assert model.tp_plan == {"scores": "colwise_gather_output"} | {
+        f"model.{name}": style for name, style in tensor_parallel_plan(model.model).items()
+    }
+    assert list(model.pp_plan) == ["scores", "model.embed_tokens", "model.layers", "model.norm"]
 
 
 class Missing(nn.Module):

@@ -21,7 +21,6 @@ from .context import cache_of_either_name
 from .feed_forwards.routing import Router, has_router_loss, routed_tokens, with_router_loss
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
-from .parallel import plan_of_parts
 from .partly_causal import has_kinds, mixed_loss, partly_causal_masks, weights_of_kinds
 from .parts import ACTIVATIONS
 from .pretrained import CallOptions, ZooPreTrainedModel
@@ -37,8 +36,8 @@ class LanguageModel(ZooPreTrainedModel):
     allows `lm_head_transform` before the projection.
     """
 
-    _tp_plan = plan_of_parts("_tp_plan", {"lm_head": "colwise_gather_output"})
-    _fsdp_plan = plan_of_parts("_fsdp_plan", {"lm_head": "keep_full_weight"})
+    _tp_plan = {"lm_head": "colwise_gather_output"}
+    _fsdp_plan = {"lm_head": "keep_full_weight"}
     ties: ClassVar[dict[str, tuple[str, str]]] = {
         "tie_word_embeddings": ("lm_head.weight", "model.embed_tokens.weight")
     }

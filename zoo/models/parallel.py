@@ -5,9 +5,7 @@ work on a slice of their heads or channels are sliced, replacements by a variant
 """
 
 import re
-from collections.abc import Mapping
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -22,14 +20,18 @@ from .parts import ATTENTIONS, POSITIONS
 PLANS = ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan")  # Attributes of a model that transformers reads
 
 
-def plan_of_parts(name: str, own: Mapping[str, str] = MappingProxyType({})) -> Any:
+def plan_of_parts(name: str, own: dict[str, Any] | None = None) -> Any:
     """A head's plan, one of `PLANS`, made when it is first read: its `own` modules, then the plans of its parts."""
 
     def plan(model: nn.Module) -> dict[str, Any]:
-        parts = ((child, getattr(module, name, {})) for child, module in model.named_children())
-        return {**own, **{f"{child}.{part}": style for child, styles in parts for part, style in styles.items()}}
+        merged = {**(own or {})}
+        for child, module in model.named_children():
+            merged |= {f"{child}.{part}": style for part, style in getattr(module, name, {}).items()}
+        return merged
 
-    return cached_property(plan)
+    made = cached_property(plan)
+    made.__set_name__(nn.Module, name)
+    return made
 
 
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:

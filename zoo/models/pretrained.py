@@ -76,6 +76,13 @@ class ZooPreTrainedModel(AttentionBackends):
     chose_mode = False
     """Whether it was in training mode since it was built, or a warning of evaluation mode was given."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Add those of parts to the plans that a class declares, as transformers' classes do, for its own modules."""
+        super().__init_subclass__(**kwargs)
+        for name in PLANS:
+            if isinstance(own := vars(cls).get(name), dict):
+                setattr(cls, name, plan_of_parts(name, own))
+
     @property
     def drops_masks(self) -> bool:
         """Whether an attention mask that masks nothing is as good as none."""
