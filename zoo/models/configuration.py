@@ -100,9 +100,9 @@ class ZooConfig(Fields, PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill derived fields, then validate all once."""
-        written_by = kwargs.pop(WRITTEN_BY, None)
-        if CONFIGURATION.key in kwargs:
-            CONFIGURATION.check({CONFIGURATION.key: kwargs.pop(CONFIGURATION.key)}, "this", written_by)
+        stamp = {key: kwargs.pop(key) for key in OWN_KEYS if key in kwargs}
+        if stamp:
+            CONFIGURATION.check(stamp, "this", stamp.get(WRITTEN_BY))
         layer_types = kwargs.pop("layer_types", None)
         rope_parameters = kwargs.pop("rope_parameters", None)
         if kwargs.get("num_labels") is None:

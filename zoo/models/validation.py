@@ -64,7 +64,7 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     validate_heads(config)
     if config.share_encoder_decoder_embeddings and config.stack == "encoder-decoder":
         validate_shared_vocabulary(config)
-    if config.tie_word_embeddings and config.embedding_size not in (None, config.hidden_size):
+    if config.embedding_size and config.embedding_size != config.hidden_size and config.tie_word_embeddings:
         validate_tied_width(config)
     if layer_types is not None:
         validate_layer_types(config, layer_types)
