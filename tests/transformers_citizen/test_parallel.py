@@ -2,7 +2,6 @@
 
 import copy
 import json
-from typing import ClassVar
 
 import pytest
 import torch
@@ -101,29 +100,7 @@ def matches(pattern: str, name: str) -> bool:
 def test_a_model_that_is_shared_between_stacks_keeps_its_embedding_with_the_root():
     model = tiny(("marian-style", "seq2seq-lm")).model.model
     assert "encoder.embed_tokens" in tensor_parallel_plan(model)
-    assert set(fully_sharded_plan(model)) == {"encoder.layers.*", "decoder.layers.*"}
-
-
-def test_plans_are_made_when_they_are_read_and_a_given_one_stays():
-    model = zoo.build("gpt2-style@tiny", vocab_size=20)
-    assert not {"_tp_plan", "_fsdp_plan"} & {*vars(model), *vars(model.model)}
-    model.tp_plan = None
-    assert model.fsdp_plan["lm_head"] == "keep_full_weight"
-    assert model.fsdp_plan["model.layers.*"] == "free_full_weight"
-    assert model.tp_plan == {}
-    assert model.model.tp_plan["layers.*.self_attn.o_proj"] == "rowwise"
-
-
-def test_a_class_declares_plans_of_its_own_modules_as_transformers_classes_do():
-    class Scored(zoo.models.ZooForCausalLM):
-        _tp_plan: ClassVar = {"scores": "colwise_gather_output"}
-        _pp_plan: ClassVar = {"scores": (["hidden_states"], ["scores"])}
-
-    model = Scored(zoo.config("llama-style@tiny", vocab_size=20))
-    assert model.tp_plan == {"scores": "colwise_gather_output"} | {
-        f"model.{name}": style for name, style in tensor_parallel_plan(model.model).items()
-    }
-    assert list(model.pp_plan) == ["scores", "model.embed_tokens", "model.layers", "model.norm"]
+    assert set(fully_sharded_plan(model, model.tied_weights())) == {"encoder.layers.*", "decoder.layers.*"}
 
 
 class Missing(nn.Module):

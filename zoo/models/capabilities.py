@@ -19,9 +19,6 @@ SERVING = {"vllm": "vllm.distributed.parallel_state", "sglang": "sglang.srt.dist
 """Backends of serving engines, which run a model's body under their own heads; and the module that knows how they slice
 it."""
 
-IN_PYTORCH = ("sdpa", "eager")
-"""Backends of which transformers has nothing to check or to fetch."""
-
 CAPS_SCORES = (*FLASH, "vllm")
 """Backends with their own key-value cache that are known to apply `attn_logit_softcapping`."""
 
@@ -188,20 +185,17 @@ class AttentionBackends(PreTrainedModel):
 
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
         """Choose the attention backend, or refuse one by its name, before transformers replaces it by a kernel."""
-        supported = self.supported_backends()
-        backend = supported[0] if attn_implementation is None else attn_implementation
-        if backend in supported and backend in IN_PYTORCH:
+        backend = self.supported_backends()[0] if attn_implementation is None else attn_implementation
+        if backend in ("sdpa", "eager") and backend in self.supported_backends():  # nothing to check or to fetch
             return backend
         self.check_backend(backend)
         return super()._check_and_adjust_attn_implementation(backend, *args, **kwargs)
 
-    def check_backend(self, name: str | None) -> None:
+    def check_backend(self, name: str) -> None:
         """Raise UnsupportedBackendError, with the supported backends, for one that this configuration cannot use.
 
         A name with a slash is a kernel's repository, which counts as FlashAttention.
         """
-        if name is None:
-            return
         supported = self.supported_backends()
         base_name = name.removeprefix("paged|")
         if base_name != name:
@@ -222,6 +216,6 @@ class AttentionBackends(PreTrainedModel):
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Choose the attention backend, or refuse one that this variant does not support."""
-        self.check_backend(requested_attention)
         chosen = self.supported_backends()[0] if requested_attention is None else requested_attention
+        self.check_backend(chosen)
         return super().get_correct_attn_implementation(chosen, is_init_check)

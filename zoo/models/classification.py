@@ -39,10 +39,10 @@ class Classifier(ZooPreTrainedModel):
         self.dropout = Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
 
-    def check_backend(self, name: str | None) -> None:
+    def check_backend(self, name: str) -> None:
         """Also refuse the backends of serving engines, which pool hidden states by their own rules."""
         super().check_backend(name)
-        if name is not None and name.removeprefix("paged|") in SERVING:
+        if name.removeprefix("paged|") in SERVING:
             raise UnsupportedBackendError(
                 f"attn_implementation={name!r} was given, by which engines serve models, but no classifiers because of "
                 f"their pooling, which engines do by themselves; valid: {', '.join(self.supported_backends())}"

@@ -63,13 +63,11 @@ class MultiTokenPrediction(nn.Module):
     if labels are given: generation and evaluation are those of the model without them. Padding stays in.
     """
 
-    _tp_plan = property(tensor_parallel_plan)
-    _fsdp_plan = {"depths.*": "free_full_weight"}
-
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.loss_weight = float(getattr(config, "mtp_loss_weight", LOSS_WEIGHT))
         self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(prediction_depth(config)))
+        self._tp_plan, self._fsdp_plan = tensor_parallel_plan(self), {"depths.*": "free_full_weight"}
         further = "one further token" if len(self.depths) == 1 else f"each of {len(self.depths)} further tokens"
         self.drawn_as = ("multi-token prediction", f"next to it, in training only: a layer for {further}")
 

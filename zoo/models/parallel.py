@@ -5,7 +5,6 @@ work on a slice of their heads or channels are sliced, replacements by a variant
 """
 
 import re
-from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -16,22 +15,6 @@ from .configuration import ZooConfig
 from .embedding import Position, TokenEmbedding
 from .layers import FeedForward, GatedFeedForward
 from .parts import ATTENTIONS, POSITIONS
-
-PLANS = ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan")  # Attributes of a model that transformers reads
-
-
-def plan_of_parts(name: str, own: dict[str, Any] | None = None) -> Any:
-    """A head's plan, one of `PLANS`, made when it is first read: its `own` modules, then the plans of its parts."""
-
-    def plan(model: nn.Module) -> dict[str, Any]:
-        merged = {**(own or {})}
-        for child, module in model.named_children():
-            merged |= {f"{child}.{part}": style for part, style in getattr(module, name, {}).items()}
-        return merged
-
-    made = cached_property(plan)
-    made.__set_name__(nn.Module, name)
-    return made
 
 
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
@@ -84,9 +67,9 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
     return dict(ZooConfig.base_model_pp_plan)
 
 
-def fully_sharded_plan(model: Any) -> dict[str, str]:
+def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:
     """Which modules of a model gather their weights by themselves under FSDP; the rest is gathered with the model."""
-    shared = {name.rpartition(".")[0] for pair in model.tied_weights().items() for name in pair}
+    shared = {name.rpartition(".")[0] for pair in tied.items() for name in pair}
     plan: dict[str, str] = {}
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers":

@@ -9,7 +9,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +27,7 @@ from .capabilities import AttentionBackends
 from .checkpoint_files import IN_FLOAT32, assign_weights, check_expected, read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
-from .parallel import PLANS, fully_sharded_plan, pipeline_parallel_plan, plan_of_parts, tensor_parallel_plan
+from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
 from .transformer import transformer_of
 from .unit import UnitEmbedding
@@ -70,18 +69,10 @@ class ZooPreTrainedModel(AttentionBackends):
     _skip_keys_device_placement = ["past_key_values", "cache"]
     _keep_in_fp32_modules_strict = IN_FLOAT32
     _can_compile_fullgraph = True
-    _tp_plan, _ep_plan, _pp_plan, _fsdp_plan = map(plan_of_parts, PLANS)
     ties: ClassVar[dict[str, tuple[str, str]]] = {}
     """{setting: (target, source)} of parameters that are one if the setting is true."""
     chose_mode = False
     """Whether it was in training mode since it was built, or a warning of evaluation mode was given."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Add those of parts to the plans that a class declares, as transformers' classes do, for its own modules."""
-        super().__init_subclass__(**kwargs)
-        for name in PLANS:
-            if isinstance(own := vars(cls).get(name), dict):
-                setattr(cls, name, plan_of_parts(name, own))
 
     @property
     def drops_masks(self) -> bool:
@@ -223,9 +214,6 @@ class ZooPreTrainedModel(AttentionBackends):
         """Attributes of an instance that transformers reads when it saves."""
         return self.tied_weights()
 
-    def init_parallel_plans(self) -> None:
-        """Leave the plans until they are read."""
-
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """{target: source} of every tied parameter, by the configuration's two switches.
 
@@ -315,14 +303,16 @@ class ZooModel(ZooPreTrainedModel):
     it represents all of them in transformers' `AutoModel`.
     """
 
-    # By the existing modules, where transformers would plan by the configuration alone.
-    _tp_plan = cached_property(tensor_parallel_plan)
-    _pp_plan = cached_property(pipeline_parallel_plan)
-    _fsdp_plan = cached_property(fully_sharded_plan)
-
     def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> ZooModel:
         """Choose the class by the configuration's stack; copying and unpickling come with the class and without one."""
         return super().__new__(BODIES[config.stack] if cls is ZooModel and config is not None else cls)
+
+    def init_parallel_plans(self) -> None:
+        """Plan by the existing modules, where transformers would by the configuration alone."""
+        super().init_parallel_plans()
+        self._tp_plan = tensor_parallel_plan(self)
+        self._pp_plan = pipeline_parallel_plan(self)
+        self._fsdp_plan = fully_sharded_plan(self, self.tied_weights())
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:
         """Compute hidden states. Arguments of every body; the three classes take more, and describe their outputs.

@@ -56,8 +56,8 @@ class ZooStack(ZooModel):
         self.placed_types = config.placed_types_of_layers()
         self.windows = {**dict.fromkeys(self.layer_types), "sliding_attention": config.sliding_window}
         build_layer = self.transformer.decoder_layer if config.is_decoder else self.transformer.encoder_layer
-        distinct_layers = 1 if config.share_layers else config.num_hidden_layers
-        self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
+        distinct_layers = range(1 if config.share_layers else config.num_hidden_layers)
+        self.layers = nn.ModuleList(build_layer(config, layer_idx) for layer_idx in distinct_layers)
         if config.mixer_layer_type is not None:
             refuse_layers_without_mixer(self.layers, config)
         self.stream = RESIDUALS.get(config.residual).build_stream(config)
