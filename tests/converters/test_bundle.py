@@ -33,7 +33,7 @@ CASES = [
 ]
 
 
-MOST_LINES = 2607  # Most lines of a bundle, both files together
+MOST_LINES = 2606  # Most lines of a bundle, both files together
 
 
 @cache
