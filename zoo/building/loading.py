@@ -80,8 +80,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     config = saved_config(folder)
     if (folder / ADAPTER_CONFIG_NAME).is_file():
         raise CheckpointError(f"{folder} has an adapter next to its weights; merge it into them first")
-    variant = kwargs.get("variant")
-    shapes = saved_shapes(weight_files(folder, variant))
+    shapes = saved_shapes(weight_files(folder, variant := kwargs.get("variant")))
     saved_as = saved_class(folder, config)
     model_class = saved_as if task is None else class_of_task(task)
     has_names = not hasattr(config, "quantization_config")  # quantised weights have other names and shapes
