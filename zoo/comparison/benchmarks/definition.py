@@ -81,7 +81,8 @@ class Benchmark:
             step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours, without
             those on books.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
-        variants: Names of variants, the baseline first; also patterns, see [`expand`][].
+        variants: Names of variants, the baseline first; also patterns: `*` in a name, `pre-norm:position=*` for every
+            value of a setting, `d2l-style+*` for each quirk alone, and `!name` for what is left out.
         seeds: How many seeds each gets.
         score: The column that decides: a score of the task or "heldout_loss", of a test as "heldout_loss@2x".
         margin: The largest difference of `score` that counts as none, for the verdict "the same"; None for no such
