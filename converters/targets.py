@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from zoo.models import ZooPreTrainedModel
 
 
+OVERFLOW = (
+    "CTranslate2 4.8 multiplies int8 by oneDNN on AMD's processors. Without VNNI (Zen 3 and before) its sums overflow, "
+    "and outputs are wrong by a tenth: set CT2_USE_MKL=1 in your own programs, as the zoo does there."
+)
+
+
 class CTranslate2Target(EngineTarget):
     """Weights and vocabularies for CTranslate2."""
 
@@ -52,10 +58,14 @@ class CTranslate2Target(EngineTarget):
         "CTranslate2 cuts what it reads after 1024 tokens unless `max_input_length=0` is given, as the zoo does.",
         "CTranslate2 reads a seed of sampling once. The zoo loads an export again where it samples again; a model that "
         "`--engine` has exported in memory goes on with its first seed.",
+        OVERFLOW,
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         return plan_ctranslate2(self.name, model)
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        return (*plan.notes, OVERFLOW) if self.stored(options).startswith("int") else plan.notes
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         assert plan.route is not None

@@ -20,7 +20,6 @@ from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from ..engine import ScoredText, WritingModel, Written, is_scored
-from ..errors import require
 from ..verification import (
     ROUNDING,
     Answers,
@@ -35,6 +34,7 @@ from ..verification import (
     padded,
 )
 from ..weights import in_dtype
+from .library import library
 from .planning import looks_back, options_of
 
 
@@ -100,13 +100,8 @@ class CTranslate2Model(WritingModel):
         self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
 
     def load(self) -> Any:
-        import ctranslate2
-
-        kinds = {
-            "encoder-decoder": ctranslate2.Translator,
-            "decoder": ctranslate2.Generator,
-            "encoder": ctranslate2.Encoder,
-        }
+        found = library()
+        kinds = {"encoder-decoder": found.Translator, "decoder": found.Generator, "encoder": found.Encoder}
         try:
             return kinds[self.config.stack](str(self.folder), device="cpu", intra_threads=torch.get_num_threads())
         except (RuntimeError, ValueError) as error:
@@ -120,9 +115,7 @@ class CTranslate2Model(WritingModel):
 
     def seed(self) -> None:
         """Seed sampling by torch's generator. An engine reads one seed, so another is loaded if the folder is there."""
-        import ctranslate2
-
-        ctranslate2.set_random_seed(int(torch.randint(2**31, ())))
+        library().set_random_seed(int(torch.randint(2**31, ())))
         if self.samples and self.folder.is_dir():
             self.engine = self.load()
         self.samples = True
@@ -232,7 +225,6 @@ def draw(config: ZooConfig, longest: int, rows: int = 1) -> Sample:
 
 def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "float32") -> Difference:
     """Load an export, and compare probabilities, outputs and decoded tokens with the original's."""
-    require("ctranslate2", "ctranslate2")
     engine = CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
     sample = draw(model.config, lengths(model.config, new_tokens=NEW_TOKENS)[0], INPUTS)
     samples = [sample, *(draw(model.config, length - 1) for length in long_lengths(model))]

@@ -15,12 +15,12 @@ from zoo.base.files import read_json
 from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.models.attention import attention_scaling
 
-from ..errors import require
 from ..native.common import TABLE_POSITIONS
 from ..symmetries import Route
 from ..symmetries.base import State, stacks
 from ..verification import ends_of
 from ..weights import change_config, save_generation, weights_of
+from .library import library
 from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
 from .running import read_vocabularies
 
@@ -29,7 +29,7 @@ SHORTEST_TABLE = 2048
 
 
 def specify(config: ZooConfig, state: State) -> Any:
-    specs = require("ctranslate2", "ctranslate2.specs.transformer_spec", "ctranslate2")
+    specs = library("ctranslate2.specs.transformer_spec")
     parts = list(stacks(config).items())
     if config.stack == "encoder":
         (prefix, stack) = parts[0]
@@ -44,7 +44,7 @@ def specify(config: ZooConfig, state: State) -> Any:
 def _encoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
     types = {}
     if config.type_vocab_size:
-        common = require("ctranslate2", "ctranslate2.specs.common_spec")
+        common = library("ctranslate2.specs.common_spec")
         types = {"num_source_embeddings": 2, "embeddings_merge": common.EmbeddingsMerge.ADD}
     spec = specs.TransformerEncoderSpec(relative_attention_bias=config.position == "t5", **types, **_common(config))
     if types:
@@ -74,7 +74,7 @@ def _decoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
 
 
 def _common(config: ZooConfig) -> dict[str, Any]:
-    common = require("ctranslate2", "ctranslate2.specs.common_spec")
+    common = library("ctranslate2.specs.common_spec")
     found: dict[str, Any] = {
         "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads,
@@ -121,7 +121,7 @@ def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
 def _set_stack(spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
     if config.final_norm:
         if not hasattr(spec, "layer_norm"):  # a post-norm stack may end with one as well, as in torch.nn.Transformer
-            common = require("ctranslate2", "ctranslate2.specs.common_spec")
+            common = library("ctranslate2.specs.common_spec")
             spec.__dict__["layer_norm"] = common.LayerNormSpec(rms_norm=config.norm == "rmsnorm")
         _set_norm(spec.layer_norm, state, f"{prefix}norm")
     for number, layer in enumerate(spec.layer):

@@ -70,7 +70,8 @@ def test_smaller_weights_stay_near(dtype, tmp_path):
     model = zoo_model("marian-style", dtype=torch.float32)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     report = zoo.export(model, tmp_path / "out", "ctranslate2", dtype=dtype)
-    assert 1e-5 < report.difference.float32 < 0.2
+    assert 1e-5 < report.difference.float32 < 0.2  # also where sums of int8 products overflow in oneDNN
+    assert any("CT2_USE_MKL=1" in note for note in report.notes) == dtype.startswith("int")
     assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
 

@@ -25,10 +25,10 @@ Model = TypeVar("Model", bound=ZooPreTrainedModel)
 def to_int8(model: Model, *, inplace: bool = False) -> Model:
     """Make a model for CPU inference with int8 weights in its linear layers, the output projection included.
 
-    This is no fast path: **results change**, by about one per cent of the logits' size, and a generated text may go
-    another way. Weights are rounded once, with a scale for every output; inputs of linear layers whenever they come,
-    with one scale for a batch. Embeddings, norms and attention stay in float32; an embedding that the output projection
-    is tied to, too.
+    This is no fast path: **results change**, by about one per cent of the logits' size, by several where the processor
+    has no instructions for int8 (VNNI) and inputs keep seven bits, and a generated text may go another way. Weights are
+    rounded once, with a scale for every output; inputs of linear layers whenever they come, with one scale for a batch.
+    Embeddings, norms and attention stay in float32; an embedding that the output projection is tied to, too.
 
     The new model runs, evaluates and generates as the float model does. It cannot be trained, saved, resized or moved,
     as its weights are packed for this processor: each of these is an error. Use the float model for them.

@@ -17,10 +17,11 @@ from zoo.base.errors import UnsupportedBackendError, UnsupportedOperationError
 
 from .graph_capture import QUICKER
 
-ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
+ONEDNN = "onednn"
+ENGINES = ("x86", "fbgemm", ONEDNN, "qnnpack")
 """PyTorch's int8 libraries, the fastest for one token first; a build of PyTorch has some of them."""
 
-FASTEST_FOR_MANY = "onednn"  # The fastest for many tokens at a time, on processors where it is exact
+FASTEST_FOR_MANY = ONEDNN  # The fastest for many tokens at a time, on processors where it is exact
 MANY = 256  # Number of tokens from which it is faster, on two cores of a Xeon
 
 _operator: Any = getattr(torch.ops.quantized, "linear_dynamic", None)
@@ -61,8 +62,11 @@ def int8_engine(many: bool = False) -> Int8Engine:
     return Int8Engine(name, overflows(name))
 
 
+@cache
 def overflows(engine: str) -> bool:
-    """Whether sums of large products overflow with eight-bit inputs."""
+    """Whether sums of large products overflow with eight-bit inputs; not in a library that is not there."""
+    if linear_dynamic is None or engine not in torch.backends.quantized.supported_engines:
+        return False
     output = linear_dynamic(torch.ones(1, 64), pack(engine, torch.ones(1, 64), torch.zeros(1)), False)
     return abs(float(output) - 64) > 1
 
