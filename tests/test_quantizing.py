@@ -149,7 +149,8 @@ def test_padding_counts_for_rounding_only():
     mask = torch.cat([torch.ones_like(ids), torch.zeros_like(ids)], dim=1)
     with torch.no_grad():
         alone, together = quantised(ids).logits, quantised(padded, attention_mask=mask).logits[:, : ids.shape[1]]
-    assert float((alone - together).norm() / alone.norm()) < 0.05
+    limit = 0.1 if int8.int8_engine().reduce_range else 0.05  # inputs of seven bits, or of eight
+    assert float((alone - together).norm() / alone.norm()) < limit
 
 
 @pytest.fixture(scope="module")
