@@ -49,7 +49,8 @@ def test_two_processes_come_to_what_one_comes_to(tmp_path):
         for key, weight in expected.items():
             if key.endswith("k_proj.bias"):
                 continue  # has no effect, so its gradient is rounding, and Adam turns that into whole steps
-            torch.testing.assert_close(weights[key], weight, msg=f"{folder}: {key}")
+            # Adam turns the rounding of small gradients into parts of a step.
+            torch.testing.assert_close(weights[key], weight, rtol=1e-5, atol=1e-4, msg=f"{folder}: {key}")
 
 
 def test_shared_embeddings_cannot_be_sharded(few, tiny, monkeypatch):
