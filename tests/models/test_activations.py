@@ -25,7 +25,7 @@ class Cube(nn.Module):
 @pytest.fixture(autouse=True)
 def cube(monkeypatch):
     """An activation of a plugin's distribution."""
-    made = _Entry(Cube, Origin("zoo_cube", "zoo-cube"), None)
+    made = _Entry("cube", Cube, Origin("zoo_cube", "zoo-cube"), None)
     monkeypatch.setattr(
         ACTIVATIONS, "_items", {**dict.fromkeys(ACTIVATIONS.names()), **ACTIVATIONS._items, "cube": made}
     )

@@ -258,6 +258,7 @@ class BuildOptions(Settings, total=False):
     offline: Any
     revision: Any
     token: Any
+    variant: Any
 
 
 class TrainingOptions(Keywords, total=False):
