@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import string
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from command_line import run
 
 import zoo as library
 from zoo.base.errors import PluginWarning
@@ -208,6 +210,30 @@ def test_every_command_has_two_examples() -> None:
         shown = found.get_help(click.Context(found)).partition("Examples:\n")[2].splitlines()
         assert shown == [f"    {example}" for example in HINTS[verb].examples] and len(set(shown)) == 2
         assert all(f"{line} ".startswith(f"    zoo {verb} ") for line in shown)
+
+
+ALONE = (
+    "list",
+    "weights list",
+    "weights show",
+    "diff",
+    "eject",
+    "params",
+    "settings",
+    "recipes",
+    "build",
+    "plan",
+    "export",
+)
+"""Verbs with examples that need no files, network or long training."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [example for verb in ALONE for example in HINTS[verb].examples])
+def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(*shlex.split(example)[1:])
+    assert done.exit_code == 0, done.output
 
 
 def test_every_command_has_a_next_one() -> None:
