@@ -10,6 +10,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from .bundle import BundleTarget
+from .ctranslate2.library import library
 from .ctranslate2.planning import plan_ctranslate2
 from .ctranslate2.running import CTranslate2Model, check_ctranslate2
 from .ctranslate2.specification import write_ctranslate2
@@ -77,6 +78,10 @@ class CTranslate2Target(EngineTarget):
                 self.write(model, exact, plan, ExportOptions())
                 check_ctranslate2(model, exact)
         return check_ctranslate2(model, folder, stored)
+
+    def load(self, folder: Path) -> PreTrainedModel:
+        library()  # before anything else imports it
+        return super().load(folder)
 
     def open(self, folder: Path) -> PreTrainedModel:
         return CTranslate2Model(ZooConfig.from_pretrained(folder), folder)

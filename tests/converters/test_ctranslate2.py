@@ -1,5 +1,8 @@
 """Exports to CTranslate2: what they compute and write, and which settings are refused."""
 
+import importlib
+import os
+
 import pytest
 import torch
 from command_line import run
@@ -74,6 +77,22 @@ def test_smaller_weights_stay_near(dtype, tmp_path):
     assert any("CT2_USE_MKL=1" in note for note in report.notes) == dtype.startswith("int")
     assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
+
+
+def test_mkl_is_asked_for_before_the_library_is_imported(ctranslate2_folder, monkeypatch):
+    monkeypatch.setattr("zoo.converters.ctranslate2.library.overflows", lambda engine: True)
+    for change in (monkeypatch.setenv, lambda name, _: monkeypatch.delenv(name)):  # so that it is as before afterwards
+        change("CT2_USE_MKL", "")
+    asked = []
+
+    def require(*_):
+        asked.append(os.environ["CT2_USE_MKL"])
+        return importlib.import_module("ctranslate2")
+
+    for place in ("target", "ctranslate2.library"):
+        monkeypatch.setattr(f"zoo.converters.{place}.require", require)
+    TARGETS.get("ctranslate2").load(ctranslate2_folder)
+    assert asked == ["1"] * 3
 
 
 @pytest.mark.parametrize(
