@@ -98,7 +98,7 @@ def positions_of_rows(position_ids: Tensor | None, input_ids: Tensor) -> Tensor 
     if position_ids is None or position_ids.shape in (input_ids.shape, input_ids[:1].shape):
         return None if position_ids is None else position_ids.expand_as(input_ids)
     given, valid = tuple(position_ids.shape), tuple(input_ids.shape)
-    raise InputError(f"position_ids of shape {given} were given; valid: {valid}")
+    raise InputError(f"position_ids of shape {given} were given; valid: {valid} or {(1, *valid[1:])}")
 
 
 def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) -> None:

@@ -15,11 +15,11 @@ from .errors import CheckpointKeysError, ConversionError, Shape
 from .transforms import SAME, Transform
 
 PLACEHOLDERS = {"n": r"\d+", "p": "weight|bias", "s": "encoder|decoder"}
-"""What `{n}`, `{p}` and `{s}` stand for in keys: a layer's number, a linear layer's parameter, a stack."""
+"""Regular expressions of placeholders in keys: a layer's number, a linear layer's parameter, a stack."""
 
 PLACEHOLDER = re.compile(r"\{\w*\}")
 
-Values = tuple[tuple[str, str], ...]  # What placeholders stand for in a key, by their names
+Values = tuple[tuple[str, str], ...]  # Values of a key's placeholders, by name
 
 
 class KeyMapError(ValueError):
@@ -28,7 +28,7 @@ class KeyMapError(ValueError):
 
 @cache
 def pattern(key: str) -> re.Pattern[str]:
-    """A regular expression of the keys that placeholders stand for; one that occurs twice stands for the same."""
+    """Compile a key with placeholders; a placeholder that occurs twice has one value."""
     text = re.escape(key)
     for name, choices in PLACEHOLDERS.items():
         place = re.escape(f"{{{name}}}")
