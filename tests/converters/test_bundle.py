@@ -36,6 +36,11 @@ CASES = [
 MOST_LINES = 2606  # Most lines of a bundle, both files together
 
 
+def test_the_document_names_the_limit_of_lines():
+    text = (Path(__file__).parents[2] / "docs/converters.md").read_text(encoding="utf-8")
+    assert f"at most {MOST_LINES:,} lines in all" in text
+
+
 @cache
 def files_of(name, task=None):
     return bundle_files(zoo.config(name, task or VARIANTS.get(name).tasks[0], **ZOO))
