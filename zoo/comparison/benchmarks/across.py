@@ -24,8 +24,6 @@ from .rows import Row
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
 """Note on readings with intervals. Three seeds are the rule; bootstraps cover the mean in 75 % of cases at best."""
 
-TO = " to "  # Between the ends of an interval
-
 FEWEST_RANKED, ALL_ORDERS = 3, 8
 """Smallest number of variants with a rank correlation, and largest one with all orders tried."""
 
@@ -189,8 +187,9 @@ READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
 def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None = None) -> Reading | None:
     if not benchmark.across:
         return None
-    reading = READINGS[benchmark.across["reading"]](benchmark, benchmark.comparable(rows, data))
-    if any(TO in cell for row in reading.rows for cell in row):  # a single seed has no interval
+    compared = list(benchmark.comparable(rows, data))
+    reading = READINGS[benchmark.across["reading"]](benchmark, compared)
+    if len({row.seed for row in compared}) > 1:  # a single seed has no interval
         reading = replace(reading, summary=f"{reading.summary} {BRACKETS}")
     return reading if reading.rows else None
 
@@ -301,4 +300,4 @@ def with_interval(values: Sequence[float], digits: int) -> str:
     if len(values) == 1:
         return mean
     low, high = student_interval(values)
-    return f"{mean} ({low:.{digits}f}{TO}{high:.{digits}f})"
+    return f"{mean} ({low:.{digits}f} to {high:.{digits}f})"
