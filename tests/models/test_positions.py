@@ -3,6 +3,7 @@
 import pytest
 import torch
 from models.formulas import close, config, randomized
+from transformers import DataCollatorWithFlattening
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -61,6 +62,25 @@ def test_positions_that_distances_of_places_contradict_are_refused(position: str
     padded, mask = torch.tensor([[0, 0, 5, 6]]), torch.tensor([[0, 0, 1, 1]])
     shown = model(padded, attention_mask=mask, position_ids=torch.tensor([[0, 0, 0, 1]])).logits[:, 2:]
     close(shown, model(ids[:, :2]).logits)
+
+
+def test_boundaries_of_documents_need_positions_that_separate_them() -> None:
+    model = zoo.build("pre-norm", task="causal-lm", seed=0, **SIZES).double().eval()
+    encoder = zoo.build("pre-norm", task="masked-lm", seed=0, **SIZES).double().eval()
+    texts = [[5, 6, 7], [8, 9], [1, 2, 3, 4]]
+    collator = DataCollatorWithFlattening(return_flash_attn_kwargs=True)
+    batch = collator([{"input_ids": text, "labels": text} for text in texts])
+    bounds = {name: value for name, value in batch.items() if name.startswith("cu_seq")}
+    ids, positions = batch["input_ids"], batch["position_ids"]
+    alone = [model(torch.tensor([text])).logits for text in texts]
+    close(model(ids, position_ids=positions, **bounds).logits, torch.cat(alone, dim=1))
+    for given in ({}, {"position_ids": torch.arange(9)[None]}, {"position_ids": positions, "attention_mask": ids > 0}):
+        with pytest.raises(InputError, match=r"cu_seq_lens_q=\[0, 3, 5, 9\] would not be kept separate; give"):
+            model(ids, **given, **bounds)
+    with pytest.raises(InputError, match="an encoder does so with FlashAttention alone"):
+        encoder(ids, position_ids=positions, **bounds)
+    for one in (model, encoder):
+        close(one(ids, cu_seq_lens_q=torch.tensor([0, 9])).logits, one(ids).logits)
 
 
 @pytest.mark.parametrize("decoder", [True, False], ids=["decoder", "encoder"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -283,6 +284,22 @@ def position_biases(
         bias = position.bias(positions + seen, keys)
         biases[layer_type] = None if bias is None else bias.to(inputs_embeds.dtype).expand(batch_size, -1, -1, -1)
     return biases
+
+
+def check_boundaries(config: ZooConfig, states: Tensor, context: Context, cu_seq_lens: Tensor) -> None:
+    """Refuse boundaries of documents, read by FlashAttention alone, that this call would not keep."""
+    ids = context.position_ids
+    if is_tracing(states) or (ids is not None and "flash" in str(config._attn_implementation)):
+        return  # a comparison waits for the device
+    documents = packed_documents(ids) if config.is_decoder and context.attention_mask is None else None
+    documents = torch.zeros(1, states.shape[1]) if documents is None else documents
+    begins = F.pad(documents.diff() != 0, (1, 0), value=True).expand(states.shape[:2])
+    if begins.flatten().nonzero().flatten().tolist() != cu_seq_lens[:-1].tolist():
+        way = "give position_ids that begin again with each document, and no attention_mask"
+        raise InputError(
+            f"documents bounded by cu_seq_lens_q={cu_seq_lens.tolist()} would not be kept separate; "
+            f"{way if config.is_decoder else 'an encoder does so with FlashAttention alone'}"
+        )
 
 
 def check_distances(context: Context, is_decoder: bool) -> None:

@@ -20,6 +20,7 @@ from .context import (
     Context,
     EarlierLayers,
     cache_of_either_name,
+    check_boundaries,
     check_distances,
     new_cache,
     packs_documents,
@@ -89,6 +90,8 @@ class ZooStack(ZooModel):
         wants_weights = kwargs.get("output_attentions")
         wants_weights = self.config.output_attentions if wants_weights is None else wants_weights
         config = config_with_weights(self.config) if wants_weights else self.config
+        if kwargs.get("cu_seq_lens_q") is not None:
+            check_boundaries(config, inputs_embeds, context, kwargs["cu_seq_lens_q"])
         context.place(inputs_embeds, self.position, pages="cache" in kwargs)
         if self.position.has_bias:
             check_distances(context, self.config.is_decoder)
