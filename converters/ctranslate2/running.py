@@ -34,7 +34,7 @@ from ..verification import (
     padded,
 )
 from ..weights import in_dtype
-from .library import library
+from .library import check_products, library
 from .planning import looks_back, options_of
 
 
@@ -103,9 +103,11 @@ class CTranslate2Model(WritingModel):
         found = library()
         kinds = {"encoder-decoder": found.Translator, "decoder": found.Generator, "encoder": found.Encoder}
         try:
-            return kinds[self.config.stack](str(self.folder), device="cpu", intra_threads=torch.get_num_threads())
+            engine = kinds[self.config.stack](str(self.folder), device="cpu", intra_threads=torch.get_num_threads())
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"CTranslate2 cannot load {self.folder}: {first_line(error)}") from error
+        check_products(engine.compute_type)
+        return engine
 
     def run(self, task: str, *inputs: Any, **options: Any) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,6 +84,7 @@ def test_mkl_is_asked_for_before_the_library_is_imported(ctranslate2_folder, mon
     monkeypatch.setattr("zoo.converters.ctranslate2.library.overflows", lambda engine: True)
     for change in (monkeypatch.setenv, lambda name, _: monkeypatch.delenv(name)):  # so that it is as before afterwards
         change("CT2_USE_MKL", "")
+    monkeypatch.setattr("zoo.converters.ctranslate2.library.sys", SimpleNamespace(modules={}))
     asked = []
 
     def require(*_):
@@ -93,6 +95,19 @@ def test_mkl_is_asked_for_before_the_library_is_imported(ctranslate2_folder, mon
         monkeypatch.setattr(f"zoo.converters.{place}.require", require)
     TARGETS.get("ctranslate2").load(ctranslate2_folder)
     assert asked == ["1"] * 3
+
+
+def test_integer_weights_are_refused_where_the_library_was_imported_before(tmp_path, monkeypatch):
+    model = zoo_model("marian-style", dtype=torch.float32)
+    zoo.export(model, tmp_path / "int8", "ctranslate2", dtype="int8")
+    zoo.export(model, tmp_path / "float32", "ctranslate2")
+    monkeypatch.setattr("zoo.converters.ctranslate2.library.overflows", lambda engine: True)
+    monkeypatch.delenv("CT2_USE_MKL", raising=False)
+    TARGETS.get("ctranslate2").load(tmp_path / "float32")
+    with pytest.raises(
+        ConfigError, match=r"was imported before the zoo, and would compute int8_float32 .* CT2_USE_MKL=1"
+    ):
+        TARGETS.get("ctranslate2").load(tmp_path / "int8")
 
 
 @pytest.mark.parametrize(
