@@ -91,6 +91,7 @@ def test_version(zoo):
         (["diff", "pre-norm", "post-norm", "--task", "causal"], "did you mean 'causal-lm'?"),
         (["list", "--tag", "decodr"], "did you mean 'decoder'?"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
+        (["train", "pre-norm", "-o", "out", "--data", ""], "'--data': it is empty, and valid is a path"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(zoo, arguments, useful):

@@ -200,6 +200,10 @@ def test_columns_of_given_datasets_are_chosen_as_those_of_files(tiny, tmp_path):
     parts = Dataset.from_dict({"text": ["a dog. ", "a cat."], "document": [0, 0]})  # of one document
     whole = Dataset.from_dict({"text": ["a dog. a cat."], "document": [0]})
     assert zoo.evaluate(tmp_path / "texts", data=parts).loss == zoo.evaluate(tmp_path / "texts", data=whole).loss
+    (tmp_path / "one.txt").write_text(sentences[0] * 3)
+    assert zoo.evaluate(tmp_path / "texts", data=tmp_path / "one.txt", n_bootstrap=1).examples > 1
+    with pytest.raises(DataError, match=r"columns=\['text'\] were given, and .*one.txt is one text without any"):
+        zoo.evaluate(tmp_path / "texts", data=tmp_path / "one.txt", columns=["text"])
 
 
 @pytest.mark.parametrize("names", [["pos", "neg"], ["LABEL_0", "LABEL_1"], ["pos", "none", "neg"]])

@@ -12,18 +12,15 @@ import click
 
 from .compare import comparison_options
 from .output import answer, heading, table, write, write_json
-from .parameters import PATH, json_option, refuse_with
+from .parameters import PATH, NamedPath, json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.comparison.benchmarks import Benchmark, Row
     from zoo.comparison.display.layout import WideTable
 
 
-class ExistingText(click.Path):
+class ExistingText(NamedPath):
     """A file or folder, or the name of a corpus, which is downloaded if need be."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, exists=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from zoo.data.corpora import located
@@ -34,7 +31,7 @@ class ExistingText(click.Path):
 data_option = click.option(
     "--data",
     metavar="FILE|DIR|NAME",
-    type=ExistingText(),
+    type=ExistingText(exists=True),
     help="The text or corpus (zoo data), where it does not ship.",
 )
 

@@ -21,6 +21,7 @@ from .parameters import (
     PATH,
     VARIANT_NAME,
     Decorated,
+    NamedPath,
     OneOf,
     Setting,
     arguments_for,
@@ -77,7 +78,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
 )
 @click.option(
     "--repeat",
-    type=click.Path(path_type=Path, exists=True),
+    type=NamedPath(exists=True),
     metavar="results.json",
     help="Run a recorded comparison again, in another folder (-o), on data with the same hash (--data, where they have "
     "moved), and report for each number whether it came out equal.",

@@ -21,10 +21,23 @@ from zoo.registry.weights import HUB
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-PATH = click.Path(path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
-EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+class NamedPath(click.Path):
+    """A path that is not empty: an unset variable of a shell would name the current folder."""
+
+    def __init__(self, **options: bool) -> None:
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("it is empty, and valid is a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath()
+FILE = NamedPath(dir_okay=False)
+EXISTING_FILE = NamedPath(dir_okay=False, exists=True)
+FOLDER = NamedPath(file_okay=False)
+EXISTING_FOLDER = NamedPath(file_okay=False, exists=True)
 
 
 class Registered(click.ParamType):  # type: ignore[type-arg]

@@ -11,9 +11,7 @@ import click
 
 from zoo.base.errors import ZooError
 
-from .parameters import device_option, engine_option, json_option, together
-
-EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from .parameters import EXISTING_FILE, device_option, engine_option, json_option, together
 
 texts_options = together(
     click.argument("model", metavar="MODEL"),

@@ -25,6 +25,7 @@ from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.scores import perplexity_of
 from zoo.data.tasks.sources import given_examples
 from zoo.data.tasks.tables import Column
+from zoo.data.tasks.text_task import RawTextTask
 from zoo.training.answers import Answer, answers_of, write_report
 from zoo.training.arguments import training_arguments
 from zoo.training.generation import load_checkpoint
@@ -233,6 +234,8 @@ def chosen_examples(
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")
         return examples_of_run(run, task, model)
+    if isinstance(task, RawTextTask):
+        task.check_columns(columns, data, heldout)
     columns = trained_on.columns if columns is None else columns
     place = heldout if data is None else located(data)
     whole = place if data is None or Path(place or "").is_file() else None

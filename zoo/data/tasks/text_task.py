@@ -122,14 +122,15 @@ class RawTextTask(DataTask):
         return self.divided(text, str(train_file))
 
     def load_from(self, source: DataSource) -> Splits:
-        files = [file for file in (source.data, source.heldout) if file is not None]
-        if source.columns is not None and files and all(map(is_one_text, files)):
-            raise DataError(
-                f"columns={source.columns} were given, and {files[0]} is one text without any: leave them out"
-            )
+        self.check_columns(source.columns, source.data, source.heldout)
         if self.streaming or source.heldout is not None or not is_divided(source.data):
             self.refuse_given(["train_fraction"], "which divides one text without a held-out file; leave it out")
         return super().load_from(source)
+
+    def check_columns(self, columns: Sequence[Column] | None, *places: str | Path | None) -> None:
+        files = [str(place) for place in places if place is not None]
+        if columns is not None and files and all(map(is_one_text, files)):
+            raise DataError(f"columns={columns} were given, and {files[0]} is one text without any: leave them out")
 
     def texts_of(self, file: str | Path, columns: Sequence[Column] | None) -> Dataset:
         """Texts to evaluate on: the rows of a table, or a file of another kind as a whole."""
