@@ -6,11 +6,9 @@ that they decide against. transformers loads one file for the configuration and 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import json
-import re
 import textwrap
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -18,6 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import libcst as cst
+
+from zoo.analysis.syntax.modules import Place
+from zoo.analysis.syntax.reading import code, names
 from zoo.base.files import read_json
 from zoo.base.formats import BUNDLE
 from zoo.base.manifest import CODE_FILE
@@ -29,10 +31,10 @@ from zoo.models.parts import NAMED_FIELDS, PART_FIELDS, named_parts
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
-from .folding import Settings, empty_attributes, folded
+from .folding import Settings, WithoutTests, empty_attributes, folded
 from .one_file import OneFile
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
-from .tree_shaking import Definition, Shaker
+from .tree_shaking import Shaker
 from .verification import Difference, verify
 from .weights import change_config, save_generation, task_of
 
@@ -187,21 +189,30 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
         return module.startswith(REPLACED) and name in seam
 
     @cache
-    def fold(definition: Definition, text: str) -> str:
-        return folded(definition, text, settings)
+    def fold(definition: Place, statement: Any) -> list[Any]:
+        return folded(definition, statement, settings)
+
+    def fold_first(definition: Place, statement: Any) -> list[Any]:
+        return [WithoutTests().visit(one) for one in fold(definition, statement)]
 
     # First without classes that only isinstance mentions, then without what reads them or attributes that are None.
-    first = Shaker(own_packages(config), SEAM, replaces, fold, FILLED, weak=True)
+    first = Shaker(own_packages(config), SEAM, replaces, fold_first, FILLED)
     keep(first, config)
-    texts = {definition: [piece.text for piece in pieces] for definition, pieces in first.kept.items()}
-    absent = {name for _, name in first.mentioned - first.kept.keys()}
-    absent |= set() if config.is_encoder_decoder else {"EncoderDecoderCache"}
-    empty = empty_attributes(text for each in texts.values() for text in each)
+    mentioned = {
+        found
+        for definition in first.kept
+        for statement in first.module(definition[0]).definitions[definition[1]]
+        for one in fold(definition, statement)
+        for _, found in first.needs(definition[0], names(one).read)
+    }
+    missing = {name for _, name in mentioned - first.kept.keys()}
+    missing |= set() if config.is_encoder_decoder else {"EncoderDecoderCache"}
+    missing |= empty_attributes(code(one) for statements in first.kept.values() for one in statements)
 
-    def fold_again(definition: Definition, text: str) -> str:
-        done = fold(definition, text)
-        words = set(re.findall(r"\w+", done))
-        return folded(definition, done, settings, absent, empty) if words & (absent | empty) else done
+    def fold_again(definition: Place, statement: Any) -> list[Any]:
+        done = fold(definition, statement)
+        mentions = any(not missing.isdisjoint((*names(one).read, *names(one).words)) for one in done)
+        return folded(definition, statement, settings, missing) if mentions else done
 
     shaker = Shaker(own_packages(config), SEAM, replaces, fold_again, FILLED)
     configured, registered = keep(shaker, config)
@@ -229,7 +240,7 @@ def own_packages(config: ZooConfig) -> list[str]:
     return [*dict.fromkeys(("zoo", *(one.partition(".")[0] for one in modules if not one.startswith(INSTALLED))))]
 
 
-def keep(shaker: Shaker, config: ZooConfig) -> tuple[set[Definition], dict[str, Any]]:
+def keep(shaker: Shaker, config: ZooConfig) -> tuple[set[Place], dict[str, Any]]:
     shaker.keep("zoo.models.configuration", "ZooConfig")
     configured = set(shaker.kept)
     stacks = [config.stack] if config.stack != "encoder-decoder" else [*BODIES]
@@ -333,8 +344,8 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     found: dict[tuple[str, str], Any] = {}
 
     def look_ups() -> list[tuple[str, str]]:
-        trees = (piece.tree for pieces in shaker.kept.values() for piece in pieces)
-        return sorted({pair for tree in trees for pair in looked_up(tree)} - {*wanted} - found.keys())
+        kept = (one for statements in shaker.kept.values() for one in statements)
+        return sorted({pair for one in kept for pair in looked_up(one)} - {*wanted} - found.keys())
 
     wanted += look_ups()
     while wanted:
@@ -348,13 +359,13 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2**14)
-def looked_up(tree: ast.stmt) -> list[tuple[str, str]]:
+def looked_up(node: cst.CSTNode) -> list[tuple[str, str]]:
     """Parts that a statement looks up by name: `NORMS.get("layernorm")`."""
     found = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[ast.Constant(value=str(part))]
-            ) if table in TABLES:
-                found.append((table, part))
+    for call in names(node).calls:
+        match call:
+            case cst.Call(cst.Attribute(cst.Name(table), cst.Name("get")), [cst.Arg(cst.SimpleString() as part)]) if (
+                table in TABLES
+            ):
+                found.append((table, part.raw_value))
     return found

@@ -13,7 +13,11 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from zoo.analysis.partial_evaluation import UNKNOWN, BranchFolder, Unread, assigned, code, names
+from zoo.analysis.syntax.folding import UNKNOWN, BranchFolder
+from zoo.analysis.syntax.modules import Place
+from zoo.analysis.syntax.reading import Names, assigned, code, is_docstring, names
+from zoo.analysis.syntax.unused import Unread
+from zoo.analysis.syntax.walking import Visitor
 from zoo.fast.switches import FastPaths
 from zoo.models.embedding import Position
 from zoo.models.feed_forwards.routing import has_router_loss
@@ -33,7 +37,7 @@ class Settings:
     def __init__(self, config: Any, fixed: Mapping[str, Any]) -> None:
         self.config, self.fixed = config, fixed
         self.seen = set[str]()  # Settings that were read since it was cleared
-        self.decided: dict[tuple[str, str], set[str]] = {}  # Settings that decided something, by module and definition
+        self.decided: dict[Place, set[str]] = {}  # Settings that decided something, by module and definition
 
     def __getattr__(self, name: str) -> Any:
         properties = {"stack": ("is_decoder", "is_encoder_decoder"), "mixer_layer_type": ("mixer",)}
@@ -59,12 +63,11 @@ class KnownModule:
 
     can_unpad = False
 
-    def __init__(self, config: Settings, empty: Collection[str]) -> None:
-        self.config = config
-        self.empty = empty
+    def __init__(self, config: Settings, missing: Collection[str]) -> None:
+        self.config, self.missing = config, missing
 
     def __getattr__(self, name: str) -> None:
-        if name not in self.empty:
+        if name not in self.missing:
             raise OpenSettingError(name)
 
     @property
@@ -102,17 +105,12 @@ def known_names(module: str) -> dict[str, Any]:
 UNREAD = ("can_unpad", "built_of", "drawn_as", "input_grows", "parameter_roles")
 """Attributes that only fast paths and drawings read."""
 
-DECORATORS = ("with_captured_steps",)  # Decorators of fast paths
-
-REGISTRATION = m.Call(m.Attribute(attr=m.Name("register")) | m.Name("register"))
-"""A decorator by which a plugin registers: a bundle fills its tables itself."""
+DECORATORS = m.Name("with_captured_steps") | m.Call(m.Attribute(attr=m.Name("register")) | m.Name("register"))
+"""Decorators of fast paths, and those by which a plugin registers: a bundle fills its tables itself."""
 
 RANGES = ("WIDTH", "COUNT", "IDS", "TOKEN", "PROBABILITY", "FINITE", "ANY_NUMBER")
 FACTS = ("least", "greatest", "positive", "choices", "usual", "decoder_of")
 """Facts of settings that a configuration reads; cards, drawings and exports read the others."""
-
-DOCSTRING = m.SimpleStatementLine(body=[m.Expr(m.SimpleString() | m.ConcatenatedString())])
-"""A docstring: of attributes inside of classes a bundle has none."""
 
 WITHOUT_SOURCE = {
     f"{owner}encoder_hidden_states is {test}": test == "None"
@@ -131,15 +129,13 @@ METHODS = {
 
 
 class Folder(BranchFolder):
-    """Decide branches by settings and `absent` classes, `empty` attributes being None, and shorten docstrings."""
+    """Decide branches by settings and `missing` classes and attributes, and shorten docstrings."""
 
-    def __init__(
-        self, definition: tuple[str, str], settings: Settings, absent: Collection[str], empty: Collection[str]
-    ) -> None:
-        self.definition, self.settings, self.absent, self.empty = definition, settings, absent, empty
+    def __init__(self, definition: Place, settings: Settings, missing: Collection[str]) -> None:
+        self.definition, self.settings, self.missing = definition, settings, missing
         self.known = known_names(definition[0])
         self.within: list[str] = []
-        self.texts: list[str] = []
+        self.functions: list[Names] = []
         self.locals: list[dict[str, tuple[Any, set[str]]]] = []
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
@@ -147,22 +143,20 @@ class Folder(BranchFolder):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.within.append(node.name.value)
-        self.texts.append(code(node))
+        self.functions.append(names(node.body))
         self.locals.append({})
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         self.within.pop()
-        kept = [one for one in updated_node.decorators if not m.matches(one.decorator, REGISTRATION)]
         body = short(updated_node.body)
-        first, *rest = list[Any](body.body)
-        rest = [one for one in rest if not m.matches(one, DOCSTRING)]
-        return updated_node.with_changes(body=body.with_changes(body=[first, *rest]), decorators=kept)
+        members = [one for place, one in enumerate(body.body) if place == 0 or not is_docstring(one)]
+        return updated_node.with_changes(body=body.with_changes(body=members), decorators=decorators(updated_node))
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef | cst.RemovalSentinel:
         self.within.pop()
-        self.texts.pop()
+        self.functions.pop()
         self.locals.pop()
         if updated_node.name.value in METHODS.get(self.within[0] if self.within else "", ()):
             return cst.RemoveFromParent()
@@ -170,13 +164,8 @@ class Folder(BranchFolder):
             return cst.RemoveFromParent()
         if self.within == ["TargetGeneration"] and not self.settings.config.is_encoder_decoder:
             return cst.RemoveFromParent()
-        kept = [
-            one
-            for one in updated_node.decorators
-            if code(one.decorator) not in DECORATORS and not m.matches(one.decorator, REGISTRATION)
-        ]
-        body = without_unread(updated_node.body)
-        return updated_node.with_changes(body=short(body), decorators=kept)
+        body = short(without_unread(updated_node.body))
+        return updated_node.with_changes(body=body, decorators=decorators(updated_node))
 
     def value(self, node: cst.BaseExpression) -> Any:
         """Value of an expression under the fixed settings, or UNKNOWN."""
@@ -191,7 +180,7 @@ class Folder(BranchFolder):
         if not (local or any(word in text for word in ("config", "self.", "current()"))):
             return UNKNOWN
         self.settings.seen.clear()
-        own = self.settings if self.within[:1] == ["ZooConfig"] else KnownModule(self.settings, self.empty)
+        own = self.settings if self.within[:1] == ["ZooConfig"] else KnownModule(self.settings, self.missing)
         if "self.position" in text and self.within[:1] not in (["ZooStack"], ["ZooConfig"]):
             return UNKNOWN
         names = {**self.known, **{name: value for name, (value, _) in local.items()}}
@@ -220,7 +209,7 @@ class Folder(BranchFolder):
             return updated_node
         kinds = updated_node.args[1].value
         if isinstance(kinds, cst.Name):
-            return cst.Name("False") if kinds.value in self.absent else updated_node
+            return cst.Name("False") if kinds.value in self.missing else updated_node
         if isinstance(kinds, cst.Tuple):
             present = self.present(kinds)
             kind = present.elements[0].value if len(present.elements) == 1 else present
@@ -243,7 +232,7 @@ class Folder(BranchFolder):
 
     def present(self, kinds: cst.Tuple) -> cst.Tuple:
         """A tuple of classes without those that are not there."""
-        left = [one for one in kinds.elements if code(one.value) not in self.absent]
+        left = [one for one in kinds.elements if code(one.value) not in self.missing]
         left[-1:] = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in left[-1:]]
         return kinds.with_changes(elements=left)
 
@@ -259,8 +248,8 @@ class Folder(BranchFolder):
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         """Write out settings that are off, and follow variables with a part or a setting."""
         text, target = code(updated_node.value), updated_node.targets[0].target
-        if text == "False" != code(original_node.value) and isinstance(target, cst.Name) and self.texts:
-            if len(re.findall(rf"\b{target.value} = ", self.texts[-1])) == 1:
+        if text == "False" != code(original_node.value) and isinstance(target, cst.Name) and self.functions:
+            if self.functions[-1].written.count(target.value) == 1:
                 self.locals[-1][target.value] = False, {"is_encoder_decoder", *self.settings.seen}
             return updated_node
         if not re.fullmatch(r"(self\.)?config\.\w+|[A-Z]+\.get\([\w.]+\)", text):
@@ -285,7 +274,7 @@ class Folder(BranchFolder):
 
     def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
         """Leave out where cards name a setting, and records of outputs of modules that are not there."""
-        recorder = re.compile(rf"OutputRecorder\((?:{'|'.join(self.absent) or ' '}),.*")
+        recorder = re.compile(rf"OutputRecorder\((?:{'|'.join(self.missing) or ' '}),.*")
         texts = [code(one.value) for one in updated_node.elements]
         kept = [
             one
@@ -336,36 +325,51 @@ def without_unread(body: Any) -> Any:
     return without_unread(kept) if unread else kept
 
 
-def short(body: cst.BaseSuite) -> cst.BaseSuite:
+def decorators(node: cst.ClassDef | cst.FunctionDef) -> list[cst.Decorator]:
+    """Decorators that a bundle keeps."""
+    return [one for one in node.decorators if not m.matches(one.decorator, DECORATORS)]
+
+
+def short(body: Any) -> Any:
     """A body with the first line of its docstring alone."""
-    first: Any = body.body[0] if body.body else None
-    if not m.matches(first, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())])):
+    first = body.body[0]
+    if not m.matches(first, m.SimpleStatementLine([m.Expr(m.SimpleString())])):
         return body
     text = first.body[0].value.raw_value
-    if "\n" not in text:
-        return body
-    line = text.strip().partition("\n\n")[0]
-    line = " ".join(line.split())
-    quoted = cst.SimpleStatementLine([cst.Expr(cst.SimpleString(f'"""{line}"""'))])
-    rest = list(body.body[1:])
-    if rest and isinstance(body, cst.IndentedBlock):
-        return body.with_changes(body=[quoted, *rest])
-    return body.with_changes(body=[quoted])
+    line = " ".join(text.strip().partition("\n\n")[0].split())
+    return body.with_changes(body=[cst.parse_statement(f'"""{line}"""'), *body.body[1:]]) if "\n" in text else body
 
 
-parsed_source = cache(cst.parse_module)
+class WithoutTests(Visitor):
+    """Leave out classes that only annotations, tests of an object's class and recorders of outputs mention."""
+
+    def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
+        return updated_node.with_changes(annotation=cst.Ellipsis())
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        match updated_node:
+            case cst.Call(cst.Name("isinstance"), [subject, _]):
+                return subject.value
+            case cst.Call(cst.Name("OutputRecorder")):
+                return updated_node.func
+        return updated_node
+
+    def leave_Comparison(self, original_node: cst.Comparison, updated_node: cst.Comparison) -> cst.BaseExpression:
+        match updated_node:
+            case cst.Comparison(cst.Call(cst.Name("type")), [cst.ComparisonTarget(cst.In())]):
+                return updated_node.left
+        return updated_node
 
 
 def folded(
-    definition: tuple[str, str],
-    text: str,
+    definition: Place,
+    statement: Any,
     settings: Settings,
-    absent: Collection[str] = (),
-    empty: Collection[str] = (),
-) -> str:
-    folder = Folder(definition, settings, absent, empty)
-    module = folder.visit(parsed_source(text))
-    return module.with_changes(body=folder.decided(module.body)).code
+    missing: Collection[str] = (),
+) -> list[Any]:
+    """What is left of a statement of a definition."""
+    folder = Folder(definition, settings, missing)
+    return folder.decided(folder.visit_all([statement]))
 
 
 def empty_attributes(texts: Iterable[str]) -> set[str]:

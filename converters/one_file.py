@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-import ast
-import re
-import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-from zoo.analysis.compacting import compacted
+import libcst as cst
+
+from zoo.analysis.syntax.layout import compacted, with_full_lines
+from zoo.analysis.syntax.modules import TYPE_CHECKING, Module, Place, import_lines
+from zoo.analysis.syntax.reading import Import, Names, code, names
+from zoo.analysis.syntax.walking import Visitor
 
 from .errors import ExportError
-from .tree_shaking import TYPE_CHECKING, Definition, Import, Module, Shaker, imports_in, read_names, statement_of
-
-WIDTH = 120  # Longest line
+from .tree_shaking import Shaker
 
 
 class OneFile:
     """The text of one file; `elsewhere` has the file of every definition that goes into another."""
 
-    def __init__(self, shaker: Shaker, definitions: set[Definition], elsewhere: dict[Definition, str]) -> None:
+    def __init__(self, shaker: Shaker, definitions: set[Place], elsewhere: dict[Place, str]) -> None:
         self.shaker, self.definitions, self.elsewhere = shaker, definitions, elsewhere
-        self.written: dict[str, Definition] = {}
-        self.blocks: list[tuple[str, str]] = []
+        self.written: dict[str, Place] = {}
+        self.blocks: dict[tuple[str, str], str] = {}  # Written text by module and text there
         self.read: dict[str, set[str]] = defaultdict(set)  # by module, and "" for the tail
-        self.imported: dict[str, set[str]] = {}
-        self.for_types: dict[str, set[str]] = {}
-        self.done = set[Definition]()
-        self.blocks_done = set[tuple[str, str]]()
+        self.imported: dict[str, set[str]] = defaultdict(set)
+        self.for_types: dict[str, set[str]] = defaultdict(set)
+        self.done = set[Place]()
 
     def write(self, head: str, order: Sequence[str], tail: str = "") -> str:
         """Write a docstring, modules in reading order, and a tail."""
-        rank = {module: number for number, module in enumerate(order)}
-        for module, name in sorted(self.definitions, key=lambda each: (rank[each[0]], self.line_of(each))):
-            self.put((module, name))
-        of_tail = read_names(ast.parse(tail))[0]
-        self.read[""] |= of_tail
+        for module in order:
+            for name in self.shaker.module(module).definitions:
+                self.put((module, name))
+        self.read[""] = set(names(cst.parse_module(tail)).read)
         for (_, name), file in self.elsewhere.items():
-            if name in of_tail:
-                self.imported.setdefault(file, set()).add(name)
+            if name in self.read[""]:
+                self.imported[file].add(name)
         body, last, was_block = "", "", True
-        for module, text in self.blocks:
+        for (module, _), text in self.blocks.items():
             is_block = text.startswith(("def ", "class ", "@")) or "\n" in text
             if module != last:
                 body += f"\n\n# {module}\n"
@@ -50,32 +49,29 @@ class OneFile:
             body += text + "\n"
             last, was_block = module, is_block
         future = "from __future__ import annotations\n"
-        return compacted(f"{head}\n\n{future}\n{self.imports()}{filled(body)}\n\n{tail}".rstrip()) + "\n"
+        return compacted(f"{head}\n\n{future}\n{self.imports()}{with_full_lines(body)}\n\n{tail}".rstrip()) + "\n"
 
-    def line_of(self, definition: Definition) -> int:
-        return self.shaker.module(definition[0]).definitions[definition[1]][0].lineno
-
-    def put(self, definition: Definition) -> None:
+    def put(self, definition: Place) -> None:
         """Write a definition, after those that it needs when it is read."""
         if definition in self.done or definition not in self.definitions:
             return
         self.done.add(definition)
         module, name = definition
-        trees = [piece.tree for piece in self.shaker.kept[definition]]
-        for _, needed in self.shaker.needs(module, {each for tree in trees for each in needed_at_once(tree)}):
-            for piece in self.shaker.kept.get(needed, ()):
-                if isinstance(piece.tree, ast.FunctionDef):  # it may be called right here
-                    for _, further in self.shaker.needs(needed[0], read_names(piece.tree)[0]):
+        statements = self.shaker.kept[definition]
+        for _, needed in self.shaker.needs(module, {each for one in statements for each in needed_at_once(one)}):
+            for one in self.shaker.kept.get(needed, ()):
+                if isinstance(one, cst.FunctionDef):  # it may be called right here
+                    for _, further in self.shaker.needs(needed[0], names(one).read):
                         self.put(further)
             self.put(needed)
-        text = self.shaker.text(definition)
-        if (module, text) not in self.blocks_done:  # one statement may define several names
-            self.blocks_done.add((module, text))
-            adapted = self.adapted(self.shaker.module(module), text)
-            self.blocks.append((module, adapted))
+        statements = self.shaker.left(definition)
+        text = "\n".join(map(code, statements))
+        if (module, text) not in self.blocks:  # one statement may define several names
+            adapted = [self.adapted(self.shaker.module(module), one) for one in statements]
+            self.blocks[module, text] = "\n".join(map(code, adapted))
         self.claim(name, definition)
 
-    def claim(self, name: str, definition: Definition) -> None:
+    def claim(self, name: str, definition: Place) -> None:
         """Refuse two definitions of one name."""
         if (other := self.written.setdefault(name, definition)) != definition:
             raise ExportError(
@@ -83,110 +79,78 @@ class OneFile:
                 "rename one of them"
             )
 
-    def adapted(self, source: Module, text: str) -> str:
-        """Text of a statement with the names of this file."""
-        tree, lines = statement_of(text), text.split("\n")
-        for alias, (module, name) in self.shaker.needs(source.name, read_names(tree)[0]):
+    def adapted(self, source: Module, statement: Any) -> Any:
+        """A statement with the names and imports of this file."""
+        read = {*names(statement).read, *names(statement).written}
+        for alias, (module, name) in self.shaker.needs(source.name, read):
             if file := self.elsewhere.get((module, name)):
-                self.imported.setdefault(file, set()).add(name if alias == name else f"{name} as {alias}")
+                self.imported[file].add(name if alias == name else f"{name} as {alias}")
             elif alias != name and (module, name) in self.definitions and alias not in self.written:
                 self.put((module, name))
                 self.claim(alias, (module, name))
-                self.blocks.append((module, f"{alias} = {name}"))
-        for inner in sorted(imports_in(tree), key=lambda node: node.lineno, reverse=True):
-            if source.own_imports(inner):
-                new, last = self.inner_import(source, inner), inner.end_lineno or inner.lineno
-                comment = lines[last - 1][inner.end_col_offset :]
-                lines[inner.lineno - 1 : last] = [f"{' ' * inner.col_offset}{new}{comment}"] if new else []
-        self.read[source.name] |= read_names(tree)[0]
-        for name in read_names(tree)[0] & source.for_types.keys():
-            found = self.shaker.resolve(*source.for_types[name])
-            if found in self.elsewhere:
-                self.for_types.setdefault(self.elsewhere[found], set()).add(name)
-        return "\n".join(lines)
-
-    def inner_import(self, source: Module, node: Import) -> str:
-        """An import inside of a function: of the other file, or none."""
-        found = [self.shaker.resolve(*pair) for pair in source.own_imports(node).values()]
-        files = {self.elsewhere[each] for each in found if each in self.elsewhere}
-        names = ", ".join(alias.name for alias in node.names)
-        return f"from .{files.pop()} import {names}" if files else ""
+                self.blocks[module, f"{alias} = {name}"] = f"{alias} = {name}"
+        self.read[source.name] |= read
+        for name in read & source.for_types.keys():
+            if file := self.elsewhere.get(self.shaker.resolve(*source.for_types[name]) or ("", "")):
+                self.for_types[file].add(name)
+        return InnerImports(self, source).visit(statement)
 
     def imports(self) -> str:
-        plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
+        found, types = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         known = set[str]()
         modules = [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
-        foreign = [(self.read[one.name] | self.read[""], *each) for one in modules for each in one.foreign]
-        for read, statement, only_types in sorted(foreign, key=lambda each: each[2]):
-            for alias in statement.names:
-                name = (alias.asname or alias.name).partition(".")[0]
-                if name not in read or name in known:
-                    continue
-                known.add(name)
-                text = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
-                if isinstance(statement, ast.Import):
-                    plain.add(f"import {text}")
-                else:
-                    (types if only_types else named).setdefault(statement.module or "", set()).add(text)
-        left = {file: names - self.imported.get(file, set()) for file, names in self.for_types.items()}
-        types |= {f".{file}": names for file, names in left.items() if names}
-        if types:
-            named.setdefault("typing", set()).add(TYPE_CHECKING)
-        lines = [*sorted(plain), *from_lines(named), ""]
-        lines += from_lines({f".{file}": names for file, names in self.imported.items()})
-        if types:
-            lines += ["", f"if {TYPE_CHECKING}:", *(f"    {line}" for line in from_lines(types))]
+        foreign = [(*each, self.read[one.name] | self.read[""]) for one in modules for each in one.foreign]
+        for one, only_types, read in sorted(foreign, key=lambda each: each[1]):
+            if one.bound in read and one.bound not in known:
+                known.add(one.bound)
+                (types if only_types else found)[one.source].add(one.text)
+        for file, own in self.for_types.items():
+            types[f".{file}"] |= own - self.imported[file]
+        of_types = import_lines(types)
+        if of_types:
+            found["typing"].add(TYPE_CHECKING)
+        lines = [*import_lines(found), "", *import_lines({f".{file}": own for file, own in self.imported.items()})]
+        if of_types:
+            lines += ["", f"if {TYPE_CHECKING}:", *(f"    {line}" for line in of_types)]
         return "\n".join(lines).strip() + "\n"
 
 
-def from_lines(named: dict[str, set[str]]) -> list[str]:
-    lines = []
-    for source, names in sorted(named.items()):
-        if not names:
-            continue
-        line = f"from {source} import {', '.join(sorted(names))}"
-        if len(line) > WIDTH:
-            indent = " " * 4
-            listed = ", ".join(sorted(names)) + ","
-            wrapped = textwrap.wrap(listed, WIDTH, initial_indent=indent, subsequent_indent=indent)
-            line = "\n".join([f"from {source} import (", *wrapped, ")"])
-        lines.append(line)
-    return lines
+class InnerImports(Visitor):
+    """Import from the other file, or not at all, inside of functions of a module."""
+
+    def __init__(self, file: OneFile, source: Module) -> None:
+        self.file, self.source = file, source
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        one = updated_node.body[0]
+        places = self.source.own_imports(one) if isinstance(one, Import) else {}
+        if not places:
+            return updated_node
+        found = (self.file.shaker.resolve(*place) for place in places.values())
+        files = {self.file.elsewhere[each] for each in found if each in self.file.elsewhere}
+        if not files:
+            return cst.RemoveFromParent()
+        return updated_node.with_changes(body=[one.with_changes(relative=[cst.Dot()], module=cst.Name(files.pop()))])
 
 
-def filled(text: str) -> str:
-    """Text with arguments that have a line each in full lines."""
+class NeededAtOnce(Names):
+    """Names that a definition reads when it is executed: bases, decorators, defaults, values."""
 
-    def fill(found: re.Match[str]) -> str:
-        indent, opened, arguments, closed = found.groups()
-        units = [line.strip() for line in arguments.strip().split("\n")]
-        single = f"{indent}{opened}{' '.join(units).rstrip(',')}{closed}"
-        if len(single) <= WIDTH:
-            return single
-        lines = [f"{indent}   "]
-        for unit in units:
-            if len(lines[-1]) + 1 + len(unit) > WIDTH:
-                lines.append(f"{indent}   ")
-            lines[-1] += f" {unit}"
-        return "\n".join([f"{indent}{opened}", *lines, f"{indent}{closed}"])
+    def visit_Annotation(self, node: cst.Annotation) -> bool:
+        return False
 
-    pattern = r"^( *)([^\n#]*[({[])\n((?:\1    [^\s#)][^\n#]*,\n){3,})\1([)}\]][^\n]*)$"
-    return re.sub(pattern, fill, text, flags=re.MULTILINE)
+    def visit_FunctionDef(self, node: cst.FunctionDef | cst.Lambda) -> bool:
+        for one in (node.params, *getattr(node, "decorators", ())):
+            self.visit(one)
+        return False
+
+    visit_Lambda = visit_FunctionDef
 
 
 @lru_cache(maxsize=2**14)
-def needed_at_once(statement: ast.stmt) -> set[str]:
-    """Names that a definition reads when it is executed: bases, decorators, defaults, values."""
-    names = set[str]()
-    waiting: list[ast.AST] = [statement]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults), *getattr(node, "decorator_list", [])]
-        elif isinstance(node, ast.AnnAssign):
-            waiting += [part for part in (node.target, node.value) if part is not None]
-        else:
-            waiting += ast.iter_child_nodes(node)
-    return names
+def needed_at_once(statement: cst.CSTNode) -> list[str]:
+    found = NeededAtOnce()
+    found.visit(statement)
+    return found.read

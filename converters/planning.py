@@ -24,6 +24,7 @@ from .symmetries import find_route
 from .symmetries.base import State, settled
 from .symmetries.route import plain_needs
 from .target import TARGETS, Reason, TargetPlan, because
+from .verification import draw_batch
 from .weights import further_tokens_left_out, task_of, under_all_names, weights_of
 
 PLAIN = "pre-norm"  # A variant with no code beyond its settings
@@ -69,7 +70,9 @@ def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:
             plain = model_class._from_config(
                 settled(config, {"variant": PLAIN, "quirks": [], "providers": {}}), dtype=torch.float64
             )
-            given = random_inputs(config)
+        mask = torch.ones(2, LENGTH, dtype=torch.long)
+        mask[1, LENGTH - 2 :] = 0
+        given = draw_batch(config, mask, LENGTH - 1, torch.Generator().manual_seed(0))
         plain.load_state_dict(under_all_names(model))
         plain.eval()
     except Exception:  # a plugin's code may raise anything; where it does, it is not the plain Transformer
@@ -136,16 +139,6 @@ def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
     return model.eval()
-
-
-def random_inputs(config: ZooConfig) -> dict[str, Tensor]:
-    """Two sequences, one of them padded."""
-    ids = torch.randint(3, VOCABULARY, (2, LENGTH))
-    ids[1, LENGTH - 2 :] = 0
-    given = {"input_ids": ids, "attention_mask": (ids != 0).long()}
-    if config.stack == "encoder-decoder":
-        given["decoder_input_ids"] = torch.randint(3, VOCABULARY, (2, LENGTH - 1))
-    return given
 
 
 def outputs(model: ZooPreTrainedModel, given: dict[str, Tensor]) -> Tensor:

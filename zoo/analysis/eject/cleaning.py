@@ -7,9 +7,10 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from ..partial_evaluation import Names, Unread, assigned, code, names
-from ..walking import Visitor, changed, nodes_of
-from .program import Substitution, is_docstring, methods, parameters
+from ..syntax.reading import Names, Substitution, assigned, code, is_docstring, names
+from ..syntax.unused import Unread
+from ..syntax.walking import Visitor, changed, nodes_of
+from .program import methods, parameters
 
 LONGEST = 104  # Columns of a statement into which a variable is put
 PRODUCTS = (cst.Multiply, cst.Divide, cst.MatrixMultiply)  # Before them a product needs no brackets

@@ -9,7 +9,8 @@ from typing import Any
 
 import libcst as cst
 
-from ..partial_evaluation import UNKNOWN, BranchFolder, code
+from ..syntax.folding import UNKNOWN, BranchFolder
+from ..syntax.reading import code
 
 PRESENT = object()  # Of a value that is known only when a forward runs, but is not None
 

@@ -26,14 +26,14 @@ from libcst import matchers as m
 from zoo.base.errors import RegistrationError, UnsupportedOperationError
 from zoo.models.parts import PART_FIELDS
 
-from .program import definitions_of, methods, read_plain
+from .program import Plain, methods, parameters, read_file, read_plain
 
 if TYPE_CHECKING:
     from zoo.models import ZooConfig
 
 
-def plain_forms(config: ZooConfig) -> dict[str, tuple[str, dict[str, cst.CSTNode]]]:
-    """Plain forms that plugins give for the parts of a model: name and all definitions of the module, by field."""
+def plain_forms(config: ZooConfig) -> dict[str, tuple[str, Plain]]:
+    """Plain forms that plugins give for the parts of a model: name and the whole module, by field."""
     found = {}
     for field, registry in PART_FIELDS.items():
         part = registry.get(getattr(config, field))
@@ -42,7 +42,7 @@ def plain_forms(config: ZooConfig) -> dict[str, tuple[str, dict[str, cst.CSTNode
     return found
 
 
-def read_form(path: str) -> tuple[str, dict[str, cst.CSTNode]]:
+def read_form(path: str) -> tuple[str, Plain]:
     """Read the module of a plain form, which is not imported; RegistrationError if that does not work."""
     module, _, name = path.partition(":")
     try:
@@ -51,58 +51,40 @@ def read_form(path: str) -> tuple[str, dict[str, cst.CSTNode]]:
         spec = None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise RegistrationError(f"plain={path!r} was given by a part, but there is no module {module!r}")
-    definitions = definitions_of(Path(spec.origin).read_text(encoding="utf-8"))
-    if name not in definitions:
-        names = ", ".join(definitions)
+    form = read_file(Path(spec.origin))
+    if name not in form.definitions:
+        names = ", ".join(form.definitions)
         raise RegistrationError(f"plain={path!r} was given by a part, but {module} defines {names or 'nothing'}")
-    if taken := definitions.keys() & read_plain().keys():
+    if taken := form.definitions.keys() & read_plain().definitions.keys():
         raise RegistrationError(f"{', '.join(sorted(taken))} of {module} is a name of the plain code; give another one")
-    return name, definitions
+    return name, form
 
 
-def with_forms(
-    definitions: dict[str, cst.CSTNode], forms: dict[str, tuple[str, dict[str, cst.CSTNode]]]
-) -> dict[str, cst.CSTNode]:
-    """The plain code with the forms of plugins, each in the place of the refusal of its field."""
-    done = dict(definitions)
-    for field, (name, others) in forms.items():
-        replacement = Replacement(field, name, others[name])
-        functions = (place for place, node in definitions.items() if isinstance(node, cst.FunctionDef))
-        done |= others | {
-            place: cst.ensure_type(done[place].visit(replacement), cst.FunctionDef) for place in functions
-        }
-    return done
+def with_forms(plain: Plain, forms: dict[str, tuple[str, Plain]]) -> Plain:
+    """The plain code with the forms of plugins, each called in the place of the refusal of its field."""
+    done, imports = dict(plain.definitions), dict(plain.imports)
+    for field, (name, form) in forms.items():
+        done, imports = done | form.definitions, form.imports | imports
+        called = methods(form.definitions[name])
+        taken = next((parameters(called[one]).keys() for one in ("__init__", name) if one in called), ())
+        refusal = m.Raise(m.Call(m.Name("NoPlainForm"), [m.Arg(m.SimpleString(f'"{field}"'))]))
+        for place, node in plain.definitions.items():
+            if isinstance(node, cst.FunctionDef):
+                call = f"{name}({', '.join(one for one in parameters(node) if one in taken)})"
+                returned = cst.parse_statement(f"return {call}")
+                done[place] = cst.ensure_type(
+                    m.replace(done[place], m.SimpleStatementLine([refusal]), returned), cst.FunctionDef
+                )
+    return Plain(done, imports)
 
 
 def hooks(config: ZooConfig) -> tuple[str, ...]:
     """Role of a plugin's plain position: "embed", "bias"."""
-    form = plain_forms(config).get("position")
-    return () if form is None else tuple(name for name in ("embed", "bias") if name in methods(form[1][form[0]]))
-
-
-class Replacement(cst.CSTTransformer):
-    """Call a plain form, by its name and definition, where its field would be refused."""
-
-    def __init__(self, field: str, name: str, form: Any) -> None:
-        super().__init__()
-        self.field, self.name = field, name
-        init = methods(form).get("__init__") if isinstance(form, cst.ClassDef) else form
-        self.takes = [] if init is None else [one.name.value for one in init.params.params]
-        self.given: list[str] = []
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self.given = [one.name.value for one in node.params.params]
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine:
-        refused = m.Call(m.Name("NoPlainForm"), [m.Arg(m.SimpleString(f'"{self.field}"'))])
-        if not m.matches(updated_node, m.SimpleStatementLine(body=[m.Raise(exc=refused)])):
-            return updated_node
-        arguments = ", ".join(name for name in self.given if name in self.takes)
-        statement = cst.parse_statement(f"return {self.name}({arguments})")
-        assert isinstance(statement, cst.SimpleStatementLine)
-        return statement
+    found = plain_forms(config).get("position")
+    if found is None:
+        return ()
+    name, form = found
+    return tuple(hook for hook in ("embed", "bias") if hook in methods(form.definitions[name]))
 
 
 def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:

@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import libcst as cst
 from libcst import matchers as m
 
-from ..partial_evaluation import code, names
-from ..walking import Visitor
+from ..syntax.modules import Imported, Module
+from ..syntax.reading import Substitution, code, names
 
 PLAIN = Path(__file__).parents[1] / "plain"
 
 
+class Plain(NamedTuple):
+    """Plain code."""
+
+    definitions: dict[str, cst.CSTNode]  # Classes, functions and names of types, by name
+    imports: dict[str, Imported]  # From other packages, by name
+
+
 @cache
-def read_plain() -> dict[str, cst.CSTNode]:
-    """Top-level definitions of the plain code by name: classes, functions and names of types."""
-    found: dict[str, cst.CSTNode] = {}
-    for file in sorted(PLAIN.glob("*.py")):
-        if file.name != "config.py":
-            found |= definitions_of(file.read_text(encoding="utf-8"))
-    return flattened(found)
+def read_plain() -> Plain:
+    """The plain code of all parts, without what stands for a file's own settings."""
+    files = [read_file(file) for file in sorted(PLAIN.glob("*.py")) if file.name != "config.py"]
+    definitions = {name: node for file in files for name, node in file.definitions.items()}
+    return Plain(flattened(definitions), {name: one for file in files for name, one in file.imports.items()})
 
 
-def definitions_of(source: str) -> dict[str, cst.CSTNode]:
-    found: dict[str, cst.CSTNode] = {}
-    for statement in cst.parse_module(source).body:
-        if isinstance(statement, (cst.ClassDef, cst.FunctionDef)):
-            found[statement.name.value] = statement
-        elif m.matches(statement, m.SimpleStatementLine(body=[m.Assign()])):
-            found[code(statement).partition(" ")[0]] = statement
-    return found
+def read_file(file: Path) -> Plain:
+    module = Module(f"{__package__}.{file.stem}", False, file.read_text(encoding="utf-8"), ("zoo",))
+    definitions = {name: statement for name, (statement, *_) in module.definitions.items()}
+    return Plain(definitions, {one.bound: one for one, _ in module.foreign})
 
 
 def flattened(definitions: dict[str, cst.CSTNode]) -> dict[str, cst.CSTNode]:
@@ -112,16 +113,6 @@ def with_base_constructor(own: cst.FunctionDef, base: cst.FunctionDef) -> cst.Fu
     return own.with_changes(body=own.body.with_changes(body=body))
 
 
-class Substitution(Visitor):
-    """Put expressions in the place of names."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
-
-    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        return self.values.get(updated_node.value, updated_node)
-
-
 def functions(definitions: dict[str, cst.CSTNode]) -> Iterator[tuple[str, str, cst.FunctionDef]]:
     """Every function and method with the name of its class, or its own."""
     for name, node in definitions.items():
@@ -137,11 +128,7 @@ def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[st
     for target, value in given:
         if name in names(target).read and name not in above:
             inner = names(value)
-            found.update(inner.attributes)
+            found.update(one.attr.value for one in inner.attributes)
             for other in inner.read:
                 found |= sources(body, other, (*above, name))
     return found
-
-
-def is_docstring(node: cst.CSTNode) -> bool:
-    return m.matches(node, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))

@@ -9,12 +9,13 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from ..partial_evaluation import UNKNOWN, code, names
-from ..walking import Visitor, changed, nodes_of
+from ..syntax.folding import UNKNOWN
+from ..syntax.reading import Substitution, code, is_docstring, names
+from ..syntax.walking import Visitor, changed, nodes_of
 from .cleaning import Joiner, cleaned, read_attributes, with_methods_inlined
 from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
 from .plugins import no_plain_form
-from .program import Substitution, bound, functions, is_docstring, methods, parameters, sources, values_of
+from .program import bound, functions, methods, parameters, sources, values_of
 
 Key = tuple[str, str]  # A function: the name of its class, or its own; and its own
 
@@ -289,7 +290,7 @@ class Program:
         return expression if isinstance(expression, cst.BaseExpression) else None
 
     def remove_methods(self) -> None:
-        read = {attribute for node in self.definitions.values() for attribute in names(node).attributes}
+        read = {one.attr.value for node in self.definitions.values() for one in names(node).attributes}
         for name, node in self.definitions.items():
             if isinstance(node, cst.ClassDef):
                 unused = methods(node).keys() - read - {"__init__", "_apply", "forward", "generate"}
@@ -341,10 +342,7 @@ class Program:
                 if len(kept) == len(updated_node.args):
                     return updated_node
                 space = cst.SimpleWhitespace("")
-                comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-                kept = [arg.with_changes(comma=comma, whitespace_after_arg=space) for arg in kept]
-                if kept:
-                    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+                kept = [arg.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=space) for arg in kept]
                 return updated_node.with_changes(args=kept, whitespace_before_args=space)
 
         def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import libcst as cst
 
-from ..compacting import WIDTH, with_descriptions_at_ends, with_full_signatures
-from ..partial_evaluation import code, names
 from ..plain.config import Config
-from ..walking import nodes_of
-from .program import Substitution
+from ..syntax.layout import WIDTH, broken, with_comments_at_ends, with_descriptions_at_ends, with_full_signatures
+from ..syntax.modules import Imported, import_lines
+from ..syntax.reading import Names, Substitution, code, names
+from .program import Plain
 from .specialising import Program
 
 MODELS = {
@@ -25,27 +27,11 @@ MODELS = {
 }
 """The plain class of each task."""
 
-IMPORTS = {
-    "math": "import math",
-    "sys": "import sys",
-    "Callable": "from collections.abc import Callable",
-    "dataclass": "from dataclasses import dataclass",
-    "replace": "from dataclasses import dataclass, replace",
-    "Path": "from pathlib import Path",
-    "torch": "import torch",
-    "load_file": "from safetensors.torch import load_file, save_file",
-    "Tensor": "from torch import Tensor, nn",
-    "F": "from torch.nn import functional as F",
-}
-"""Imports of a file, by the name that needs them, in order."""
-
 USAGE = "python model.py --train TEXT [--load FOLDER] [--save FILE]"
 """The end of the docstring of a file that trains, which it prints where it was given something else."""
 
-STANDARD = ("import math", "import sys", "from collections", "from dataclasses", "from pathlib")
 
-
-def file_of(config: Config, summary: str, decoder: dict[str, Any], definitions: Mapping[str, cst.CSTNode]) -> str:
+def file_of(config: Config, summary: str, decoder: dict[str, Any], plain: Plain) -> str:
     """Write the file of a model, by its settings, its docstring, and its decoder's other settings."""
     model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
     trains = config.task in MODELS and "works-on-features" not in config.quirks
@@ -60,7 +46,7 @@ def file_of(config: Config, summary: str, decoder: dict[str, Any], definitions: 
         given |= {"cache": None, "start": 0, "memory": None}
     if config.type_vocab_size is None or config.stack != "encoder":
         given["token_type_ids"] = None
-    definitions = Program(config, [model, *scripts], given, definitions).specialised()
+    definitions = Program(config, [model, *scripts], given, plain.definitions).specialised()
     aliases = Substitution({name: alias(node) for name, node in definitions.items() if alias(node) is not None})
     written_out = [code(aliases.visit(node)) for node in definitions.values() if alias(node) is None]
     body = "\n\n".join(written_out)
@@ -70,8 +56,9 @@ def file_of(config: Config, summary: str, decoder: dict[str, Any], definitions: 
     body = body.replace("config.of_decoder()", f"replace(config{changes})" if changes else "config")
     body = body.replace("Model", model)
     body = "\n".join(broken(line) for line in body.splitlines())
-    whole = f"{settings(body, config)}\n\n{body}\n"
-    return f'"""{summary}"""\n\n{imports(whole)}\n\n{whole}'
+    read = names(cst.parse_module(body))
+    heads = f"{imports(read, plain.imports)}\n\n{settings(read, config)}"
+    return f'"""{summary}"""\n\n{heads}\n\n{body}\n'
 
 
 def alias(node: cst.CSTNode) -> cst.BaseExpression | None:
@@ -80,47 +67,10 @@ def alias(node: cst.CSTNode) -> cst.BaseExpression | None:
     return assign.value if isinstance(assign, cst.Assign) else None
 
 
-def with_comments_at_ends(text: str) -> str:
-    """Comments of one line at the end of the line that they are about, where there is room."""
-    kept: list[str] = []
-    for line in text.splitlines():
-        above = kept[-1] if kept else ""
-        is_comment = above.lstrip().startswith("#") and not line.lstrip().startswith("#")
-        several = len(kept) > 1 and kept[-2].lstrip().startswith("#")
-        if is_comment and not several and not line.endswith("(") and len(line) + 2 + len(above.lstrip()) <= WIDTH:
-            kept[-1] = f"{line}  {above.lstrip()}"
-        else:
-            kept.append(line)
-    return "\n".join(kept)
-
-
-def broken(line: str) -> str:
-    """A line that is too long, broken after a comma of its outermost brackets."""
-    if len(line) <= WIDTH:
-        return line
-    opened: list[int] = []
-    places = []
-    for place, sign in enumerate(line):
-        if sign in "([{":
-            opened.append(place)
-        elif sign in ")]}" and opened:
-            opened.pop()
-        elif sign == "," and opened and place < WIDTH:
-            places.append((-len(opened), place + 1, opened[-1] + 1))
-    if not places:
-        return line
-    _, end, column = max(places)
-    return f"{line[:end]}\n{broken(' ' * column + line[end:].lstrip())}"
-
-
-def settings(body: str, config: Config) -> str:
+def settings(read: Names, config: Config) -> str:
     """The dataclass of the settings that are read."""
-    read: dict[str, None] = {}
-    for node in nodes_of(cst.parse_module(body), cst.Attribute):
-        if code(node.value) in ("config", "self.config", "model.config"):
-            read[node.attr.value] = None
-    order = [name for name in vars(config) if name in read]
-    return "@dataclass\nclass Config:\n" + "\n".join(field(name, getattr(config, name)) for name in order)
+    found = {name for owner, name in read.owners if owner in ("config", "self.config", "model.config")}
+    return "@dataclass\nclass Config:\n" + "\n".join(field(*one) for one in vars(config).items() if one[0] in found)
 
 
 def field(name: str, value: Any) -> str:
@@ -144,10 +94,12 @@ def written(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def imports(body: str) -> str:
-    read = set(names(cst.parse_module(body)).read)
-    needed = [line for name, line in IMPORTS.items() if name in read]
-    if IMPORTS["replace"] in needed:
-        needed.remove(IMPORTS["dataclass"])
-    standard = [line for line in needed if line.startswith(STANDARD)]
-    return "\n".join(standard) + "\n\n" + "\n".join(line for line in needed if line not in standard)
+def imports(read: Names, known: Mapping[str, Imported]) -> str:
+    """Import statements of what a file reads: from Python's own modules, then from others."""
+    sections = [defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)]
+    sections[0]["dataclasses"] = {"dataclass", *{"replace"}.intersection(read.read)}
+    for name in known.keys() & read.read:
+        one = known[name]
+        package = (one.place[0] or one.place[1]).partition(".")[0]
+        sections[package not in sys.stdlib_module_names][one.source].add(one.text)
+    return "\n\n".join("\n".join(import_lines(section)) for section in sections)

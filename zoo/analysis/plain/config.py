@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 
 class Config(SimpleNamespace):
@@ -20,3 +20,7 @@ class Config(SimpleNamespace):
 
 class NoPlainForm(NotImplementedError):
     """Raised for a setting without a plain form; `zoo.eject` then refuses the model."""
+
+
+Model: TypeAlias = Any
+"""The class of the model in an ejected file."""

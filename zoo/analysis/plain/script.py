@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .config import Config
+from .config import Config, Model
 from .initialization import normalize
-
-Model: TypeAlias = Any
-"""The class of the model in an ejected file."""
 
 
 def load(folder: str) -> Model:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 
 WIDTH = 120  # Longest line
 LEFT_OUT = "\0"  # Text of a line that is left out
@@ -72,15 +73,20 @@ def with_full_signatures(text: str) -> str:
         given, end = re.findall(r"^(.*?),? ?(\)(?: -> [^()]*)?:)$", rest)[0]
         units = re.split(r"(?<=,) (?![^\[(]*[\])])", given)
         units[-1] += end
-        written = [start]
-        for unit in units:
-            if len(written[-1]) + len(unit) + 1 <= WIDTH or written[-1] == start:
-                written[-1] += unit if written[-1] == start else f" {unit}"
-            else:
-                written.append(" " * len(start) + unit)
+        written = wrapped(units, start, " " * len(start))
         if max(map(len, written)) <= WIDTH and len(written) <= last - first:
             lines[first : last + 1] = written + [LEFT_OUT] * (last - first + 1 - len(written))
     return "\n".join(line for line in lines if line != LEFT_OUT)
+
+
+def wrapped(units: Iterable[str], indent: str, further: str | None = None) -> list[str]:
+    """Lines of whole units, as full as they can be; `further` is the indent after the first line if it is another."""
+    text = " ".join(unit.replace(" ", LEFT_OUT) for unit in units)
+    further = indent if further is None else further
+    lines = textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(LEFT_OUT, " ") for line in lines]
 
 
 def with_closed_brackets(text: str) -> str:
@@ -103,3 +109,51 @@ def is_no_tuple(lines: list[str], closing: str) -> bool:
     indent = len(closing) - len(closing.lstrip())
     opening = next(line for line in reversed(lines) if line.strip() and len(line) - len(line.lstrip()) == indent)
     return bool(re.search(r"(\w\(|import \(|[\[{])$", opening))
+
+
+def with_full_lines(text: str) -> str:
+    """Source with arguments that have a line each in full lines."""
+
+    def fill(found: re.Match[str]) -> str:
+        indent, opened, arguments, closed = found.groups()
+        units = [line.strip() for line in arguments.strip().split("\n")]
+        single = f"{indent}{opened}{' '.join(units).rstrip(',')}{closed}"
+        if len(single) <= WIDTH:
+            return single
+        return "\n".join([f"{indent}{opened}", *wrapped(units, f"{indent}    "), f"{indent}{closed}"])
+
+    pattern = r"^( *)([^\n#]*[({[])\n((?:\1    [^\s#)][^\n#]*,\n){3,})\1([)}\]][^\n]*)$"
+    return re.sub(pattern, fill, text, flags=re.MULTILINE)
+
+
+def with_comments_at_ends(text: str) -> str:
+    """Comments of one line at the end of the line that they are about, where there is room."""
+    kept: list[str] = []
+    for line in text.splitlines():
+        above = kept[-1] if kept else ""
+        is_comment = above.lstrip().startswith("#") and not line.lstrip().startswith("#")
+        several = len(kept) > 1 and kept[-2].lstrip().startswith("#")
+        if is_comment and not several and not line.endswith("(") and len(line) + 2 + len(above.lstrip()) <= WIDTH:
+            kept[-1] = f"{line}  {above.lstrip()}"
+        else:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def broken(line: str) -> str:
+    """A line that is too long, broken after a comma of its outermost brackets."""
+    if len(line) <= WIDTH:
+        return line
+    opened: list[int] = []
+    places = []
+    for place, sign in enumerate(line):
+        if sign in "([{":
+            opened.append(place)
+        elif sign in ")]}" and opened:
+            opened.pop()
+        elif sign == "," and opened and place < WIDTH:
+            places.append((-len(opened), place + 1, opened[-1] + 1))
+    if not places:
+        return line
+    _, end, column = max(places)
+    return f"{line[:end]}\n{broken(' ' * column + line[end:].lstrip())}"

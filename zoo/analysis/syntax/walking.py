@@ -94,12 +94,18 @@ def changed(node: Any, **changes: Any) -> Any:
     return node if same else node.with_changes(**changes)
 
 
-def nodes_of(node: cst.CSTNode, kind: type) -> Iterator[Any]:
-    """Nodes of a class in a node, itself included."""
-    if isinstance(node, kind):
-        yield node
+def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Nodes right below a node that are visited."""
     for name in attributes(type(node)):
         value = getattr(node, name)
         for one in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(one, cst.CSTNode):
-                yield from nodes_of(one, kind)
+                yield one
+
+
+def nodes_of(node: cst.CSTNode, kind: type) -> Iterator[Any]:
+    """Nodes of a class in a node, itself included."""
+    if isinstance(node, kind):
+        yield node
+    for one in children(node):
+        yield from nodes_of(one, kind)
