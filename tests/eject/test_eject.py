@@ -265,6 +265,7 @@ def test_nothing_that_the_configuration_does_not_use_is_in_a_file():
     others = ("dropout", "LayerNorm", "memory", "if config.", "if self.config.", "zeros_", "width: int")
     assert not [word for word in others if word in text]
     assert "FeedForward(config)" in text, "a setting is read where it is used"
+    assert "save_file" not in source("gpt2-style", "feature-extraction"), "it has no training to save after"
     assert "def chosen" not in source("mixtral-style"), "a variable has the name of a function"
 
 
@@ -322,6 +323,8 @@ def test_a_part_without_a_plain_form_is_refused_by_name(monkeypatch):
 
 
 PLAIN = '''
+from math import sqrt
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -332,7 +335,7 @@ class ScaleNorm(nn.Module):
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.full((1,), width**0.5)), eps
+        self.weight, self.eps = nn.Parameter(torch.full((1,), sqrt(width))), eps
 
     def forward(self, x: Tensor) -> Tensor:
         return self.weight * F.normalize(x, dim=-1, eps=self.eps)
@@ -369,6 +372,7 @@ def test_a_plugin_gives_a_plain_form(tmp_path, monkeypatch, wrong):
     ejected = eject("pre-norm@tiny:norm=scale-norm", task="causal-lm").text
     assert "class ScaleNorm(nn.Module):  # Vectors of one learned length (Nguyen and Salazar 2019).\n" in ejected
     assert text.strip().rpartition("def ")[2] in ejected
+    assert "from math import sqrt\n" in ejected
 
 
 def test_a_plain_form_that_is_not_there_is_named(monkeypatch):

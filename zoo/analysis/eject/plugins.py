@@ -1,8 +1,8 @@
 """Plain forms of parts that plugins bring.
 
-A part names its plain form in an attribute `plain`, "module:object" in a module that imports torch alone; its other
-definitions there are taken along where it reads them. The object is called as the plain part in its place is, with
-those of these arguments that it has parameters for:
+A part names its plain form in an attribute `plain`, "module:object" in a module that imports torch and Python's own
+modules alone; its imports and other definitions are taken along where they are read. The object is called as the plain
+part in its place is, with those of these arguments that it has parameters for:
 
 - norm: `config`, `width`, `eps`
 - attention: `config`, `layer_idx`, `is_cross`; its forward has the arguments of the plain `Attention`
