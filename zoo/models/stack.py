@@ -90,7 +90,7 @@ class ZooStack(ZooModel):
         wants_weights = kwargs.get("output_attentions")
         wants_weights = self.config.output_attentions if wants_weights is None else wants_weights
         config = config_with_weights(self.config) if wants_weights else self.config
-        if kwargs.get("cu_seq_lens_q") is not None:
+        if kwargs.get("cu_seq_lens_q") is not None and "cache" not in kwargs:  # attention to pages reads them
             check_boundaries(config, inputs_embeds, context, kwargs["cu_seq_lens_q"])
         context.place(inputs_embeds, self.position, pages="cache" in kwargs)
         if self.position.has_bias:
