@@ -367,7 +367,7 @@ def folded(
     settings: Settings,
     missing: Collection[str] = (),
 ) -> list[Any]:
-    """What is left of a statement of a definition."""
+    """Fold a statement of a definition, into none, one or several statements."""
     folder = Folder(definition, settings, missing)
     return folder.decided(folder.visit_all([statement]))
 

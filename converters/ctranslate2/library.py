@@ -30,5 +30,5 @@ def check_products(compute_type: str) -> None:
     if compute_type.startswith("int") and sums_overflow() and os.environ.get("CT2_USE_MKL") != "1":
         raise ConfigError(
             f"CTranslate2 was imported before the zoo, and would compute {compute_type} with sums that overflow on "
-            "this processor; set CT2_USE_MKL=1 before it is imported"
+            f"this processor (CT2_USE_MKL={os.environ.get('CT2_USE_MKL')!r}); set CT2_USE_MKL=1 before it is imported"
         )

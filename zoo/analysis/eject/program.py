@@ -25,7 +25,7 @@ class Plain(NamedTuple):
 
 @cache
 def read_plain() -> Plain:
-    """The plain code of all parts, without what stands for a file's own settings."""
+    """The plain code of all parts, without the placeholders of a file's own settings."""
     files = [read_file(file) for file in sorted(PLAIN.glob("*.py")) if file.name != "config.py"]
     definitions = {name: node for file in files for name, node in file.definitions.items()}
     return Plain(flattened(definitions), {name: one for file in files for name, one in file.imports.items()})

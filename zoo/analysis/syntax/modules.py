@@ -83,7 +83,7 @@ class Module:
         return {one.bound: one.place for one in found if one.place[0].partition(".")[0] in self.own}
 
     def imported(self, statement: Import) -> Iterator[Imported]:
-        """What a statement imports."""
+        """Names that a statement imports, each with its place."""
         package = self.name if self.is_package else self.name.rpartition(".")[0]
         pairs: list[tuple[str, str | None]] = [("*", None)]
         if not isinstance(statement.names, cst.ImportStar):

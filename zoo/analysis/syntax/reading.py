@@ -1,4 +1,4 @@
-"""What a tree reads, writes, calls and assigns."""
+"""Names that a tree reads and writes, its calls, imports and assignments."""
 
 from __future__ import annotations
 
