@@ -333,6 +333,17 @@ def test_a_mask_of_tokens_that_is_added_to_scores(task: str) -> None:
         model(ids, attention_mask=(1 - visible) * -1e9, **inputs)
 
 
+@pytest.mark.parametrize("shape", [(6,), (1, 5), (3, 6), (2, 6, 1)])
+@pytest.mark.parametrize("name", ["pre-norm@tiny", "pre-norm@tiny:position=alibi", "pre-norm@tiny:position=rotary"])
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
+def test_positions_that_are_not_one_for_each_token(task: str, name: str, shape: tuple[int, ...]) -> None:
+    model, ids = build(name, task), torch.full((2, 6), 3)
+    inputs = {"decoder_input_ids": ids} if task == "seq2seq-lm" else {}
+    positions = {"decoder_position_ids" if inputs else "position_ids": torch.ones(shape, dtype=torch.long)}
+    with pytest.raises(errors.InputError, match=rf"^position_ids of the shape {re.escape(str(shape))} .* 2 rows of 6"):
+        model(input_ids=ids, **inputs, **positions)
+
+
 @pytest.mark.parametrize("options", [{}, {"skip_logits": True}, {"logits_to_keep": 3, "loss_smoothing": 0.1}])
 @pytest.mark.parametrize("shape", [(2, 5), (1, 6), (12,), (2, 6, 1)])
 @pytest.mark.parametrize("feed_forward", ["mlp", "moe"])

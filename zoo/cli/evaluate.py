@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     default=1000,
     show_default=True,
     type=click.IntRange(1),
-    help="How often to resample the examples for 95 % confidence intervals; 1 for none.",
+    help="How often to resample the examples for 95 % confidence intervals of the task's scores; 1 for none. Loss and "
+    "perplexity have none.",
 )
 @engine_option
 @click.option(

@@ -286,6 +286,16 @@ def position_biases(
     return biases
 
 
+def check_positions(position_ids: Tensor, inputs_embeds: Tensor) -> None:
+    """Refuse positions that are not one for each token."""
+    rows, length = inputs_embeds.shape[:2]
+    if not is_tracing(inputs_embeds) and tuple(position_ids.shape) not in ((rows, length), (1, length)):
+        raise InputError(
+            f"position_ids of the shape {tuple(position_ids.shape)} were given for {rows} rows of {length} tokens; "
+            "valid: (batch_size or 1, seq_len)"
+        )
+
+
 def check_boundaries(config: ZooConfig, states: Tensor, context: Context, cu_seq_lens: Tensor) -> None:
     """Refuse boundaries of documents, read by FlashAttention alone, that this call would not keep."""
     ids = context.position_ids

@@ -22,6 +22,7 @@ from .context import (
     cache_of_either_name,
     check_boundaries,
     check_distances,
+    check_positions,
     new_cache,
     packs_documents,
     position_biases,
@@ -176,12 +177,14 @@ class ZooEncoder(ZooStack):
         Raises:
             TokenIdError: When an id is outside of the vocabulary.
             SequenceTooLongError: When the input is longer than the position table.
-            InputError: When the mask leaves out the prefix.
+            InputError: When the mask leaves out the prefix, or positions are not one for each token.
         """
         past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         if self.transformer.attention_mask is not None:
             attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
+        if position_ids is not None:
+            check_positions(position_ids, inputs_embeds)
         if self.token_types is not None:
             inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
         tokens = {"token_ids": input_ids, "is_token": kwargs.pop("is_token", None)}
@@ -250,19 +253,20 @@ class ZooDecoder(ZooStack):
 
         Raises:
             TokenIdError: When an id is outside of the vocabulary.
-            SequenceTooLongError: When the sequence is longer than the position table.
-            InputError: When the mask leaves out cached positions, or documents are packed where a cache is given.
+            InputError: When the mask leaves out cached positions, documents are packed where a cache is given, or
+                positions are not one for each token.
         """
         past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         if self.transformer.attention_mask is not None:
             attention_mask = self.padding_mask(attention_mask, input_ids)
-        looks = attention_mask is None and position_ids is not None
-        packs = looks and packs_documents(position_ids, past_key_values, use_cache)
+        inputs_embeds, packs = self.token_embeddings(input_ids, inputs_embeds), False
+        if position_ids is not None:
+            check_positions(position_ids, inputs_embeds)
+            packs = attention_mask is None and packs_documents(position_ids, past_key_values, use_cache)
         if past_key_values is not None:
             prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
         elif use_cache and not packs:
             past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
-        inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         source, tokens = (encoder_hidden_states, encoder_attention_mask), (input_ids, kwargs.pop("is_token", None))
         context = Context(attention_mask, position_ids, past_key_values, *source, *tokens)
         return BaseModelOutputWithPastAndCrossAttentions(self.run(inputs_embeds, context, **kwargs), past_key_values)
