@@ -238,6 +238,20 @@ def test_a_published_sign_comes_out_the_other_way_or_is_undecided(published: str
     assert try_sign(sign, Path("mine.yaml"), {"ladder": ladder}, {"ladder": edge})[1].result == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("published", "rate"),
+    [(["worse"], Rate(0, 1)), (["better", "better"], Rate(1, 1)), (["better", "no better", "better"], Rate(0, 0))],
+)
+def test_comparisons_on_which_sources_disagree_do_not_count(published: list[str], rate: Rate) -> None:
+    ladder, variant = find_benchmark("ladder"), "gpt2-style:norm=rmsnorm"
+    compare = {"benchmark": "ladder", "variant": variant, "baseline": "gpt2-style"}
+    sides = {variant: [0.80, 0.81, 0.79], "gpt2-style": [1.0] * 3}
+    rows = made_rows(ladder, sides, "0.3 M", settings={"learning_rate": 0.01})
+    signs = [Sign("s", f"source {i}", one, "norms", compare) for i, one in enumerate(published)]
+    found = [try_sign(sign, Path("mine.yaml"), {"ladder": ladder}, {"ladder": rows}) for sign in signs]
+    assert Calibration([trial for trials in found for trial in trials], []).agreed.rate("0.3 M") == rate
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=12))
 def test_the_correlation_of_ranks_is_that_of_pandas(pairs: list[tuple[int, int]]) -> None:
     one, other = ([float(value) for value in side] for side in zip(*pairs, strict=True))

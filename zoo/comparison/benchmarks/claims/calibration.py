@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +56,12 @@ class Trial:
     def result(self) -> str:
         """`CAME_OUT`, `OTHER_WAY` or `UNDECIDED`, or `MISSING` where nothing is recorded."""
         return RESULTS[self.outcome.verdict]
+
+    @property
+    def comparison(self) -> tuple[str, str, str]:
+        """The benchmark, the variant, and the baseline."""
+        contrast = self.outcome.contrast
+        return contrast.benchmark, contrast.variant, contrast.baseline
 
     @property
     def effect(self) -> float | None:
@@ -128,6 +134,16 @@ class Calibration:
         """The trials of each theme, by its name."""
         themes = sorted({trial.sign.theme for trial in self.trials})
         return {name: Calibration([one for one in self.trials if one.sign.theme == name], []) for name in themes}
+
+    @property
+    def agreed(self) -> Calibration:
+        """One trial at each size of each comparison on which all sources agree."""
+        published: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        first: dict[tuple[Any, ...], Trial] = {}
+        for trial in self.trials:
+            published[trial.comparison].add(trial.sign.published)
+            first.setdefault((trial.comparison, trial.condition), trial)
+        return Calibration([trial for trial in first.values() if len(published[trial.comparison]) == 1], [])
 
     @property
     def conditions(self) -> list[str]:

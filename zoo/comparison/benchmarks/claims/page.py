@@ -17,6 +17,7 @@ RATE_HEADINGS = (
     "Size",
     "Came out, of those decided",
     "Decided, of those recorded",
+    "Came out, where sources agree",
     "Probability by chance",
     "Rank correlation of effects",
 )
@@ -95,6 +96,7 @@ def rate_row(calibration: Calibration, condition: str) -> list[str]:
         condition,
         in_words(calibration.rate(condition)),
         in_words(calibration.decided(condition)),
+        in_words(calibration.agreed.rate(condition)),
         "" if chance is None else f"{chance:.2g}",
         "" if correlation is None else f"{correlation:+.2f}",
     ]
