@@ -35,6 +35,21 @@ def test_chunks_add_up(head, chunk_size, label_smoothing, z_loss):
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_gradients_of_many_chunks_in_16_bits_are_as_exact_as_of_one(head, dtype):
+    labels, states = torch.randint(VOCABULARY, (2000,)), torch.rand(2000, WIDTH).to(dtype)
+    head = head.to(dtype)
+    parameters = list(head.parameters())
+    F.cross_entropy(
+        F.linear(states.double(), *(one.double() for one in parameters)), labels, reduction="sum"
+    ).backward()
+    exact = [one.grad for one in parameters]
+    for chunk_size in (2000, 2):
+        found = torch.autograd.grad(chunked_loss(states, labels, head, parameters, chunk_size), parameters)
+        for one, other in zip(found, exact, strict=True):
+            assert one.dtype == dtype and (one - other).norm() < 0.01 * other.norm(), chunk_size
+
+
 @pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="PyTorch has it since 2.13")
 def test_pytorchs_own_is_as_exact_in_float32_and_less_in_bfloat16():
     """Where the second half fails, PyTorch adds up in float32 as well, and may take the place of ours."""

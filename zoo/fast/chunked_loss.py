@@ -67,8 +67,10 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             for place, (wants, sum_) in enumerate(zip(learns, gradients, strict=True)):
                 if wants and place == 0 and sum_ is not None:
                     sum_[chunk] = next(found)
-                elif wants:
-                    gradients[place] = next(found) if sum_ is None else sum_.add_(next(found))
+                elif wants and sum_ is None:
+                    gradients[place] = next(found)
+                elif wants and sum_ is not None:  # in 16 bits, a sum of many chunks would stop growing
+                    gradients[place] = sum_.to(torch.promote_types(sum_.dtype, torch.float32)).add_(next(found))
         ctx.gradients = gradients
         return total
 
