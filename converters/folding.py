@@ -122,10 +122,10 @@ WITHOUT_SOURCE = {
 METHODS = {
     "ZooPreTrainedModel": (
         *("from_pretrained", "_load_pretrained_model", "save_pretrained", "_upload_modified_files"),
-        *("train", "warn_in_eval_mode"),
+        *("train", "warn_in_eval_mode", "_ddp_params_and_buffers_to_ignore"),
     )
 }
-"""Methods for the zoo's folders and warnings, by class; a bundle inherits transformers' own."""
+"""Methods for the zoo's folders, warnings and balancing of experts, by class; a bundle inherits transformers' own."""
 
 
 class Folder(BranchFolder):

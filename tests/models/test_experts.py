@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 from every_variant import in_turn
+from models.experts_on_two import bias, routed
 from models.formulas import WIDTH, close, config, random, randomized, run_checks
+from preloaded import run_ranks
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from transformers import MixtralConfig, MixtralForCausalLM
@@ -273,6 +275,15 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
         balance_experts(model)
         after = unevenness()
     assert after < before
+
+
+@pytest.mark.slow
+def test_processes_of_ddp_add_up_the_tokens_of_accumulated_batches(tmp_path: Path) -> None:
+    model, ids = routed()
+    for batch in ids.flatten(0, 1):
+        model(input_ids=batch, labels=batch)
+    run_ranks(2, [str(Path(__file__).with_name("experts_on_two.py")), str(tmp_path / "bias.pt")])
+    assert torch.equal(torch.load(tmp_path / "bias.pt"), bias(model))
 
 
 def test_tokens_are_counted_exactly_in_16_bits() -> None:

@@ -176,6 +176,11 @@ class ZooPreTrainedModel(AttentionBackends):
         return loss
 
     @property
+    def _ddp_params_and_buffers_to_ignore(self) -> list[str]:
+        """Counts of the tokens of experts, which DDP would overwrite by those of the first process."""
+        return [name for name, _ in self.named_buffers() if name.endswith("router.load")]
+
+    @property
     def _is_stateful(self) -> bool:
         return self.config.mixer_layer_type is not None
 
