@@ -98,11 +98,11 @@ def config(
     for field in PATTERNS - given.keys():
         if "num_hidden_layers" in settings and settings.get(field):
             settings[field] = settings[field][-settings["num_hidden_layers"] :]
-    check_settings(variant, settings)
+    if settings.keys() - KNOWN:
+        check_settings(variant, settings)
     parametrization = settings.pop("parametrization", "standard")
     made = ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
-    InvalidChoiceError.check(parametrization, valid=list(PARAMETRIZATIONS), kind="parametrization")
-    return made if parametrization == "standard" else in_mup(made, settings, given)
+    return made if parametrization == "standard" else in_mup(made, settings, given, parametrization)
 
 
 spell_out(config, Settings)
@@ -116,8 +116,9 @@ def with_own_rotations(settings: dict[str, Any], given: dict[str, Any]) -> dict[
     return {**given, "rope_parameters": rescaled(given["rope_parameters"], own)}
 
 
-def in_mup(made: ZooConfig, settings: dict[str, Any], given: dict[str, Any]) -> ZooConfig:
+def in_mup(made: ZooConfig, settings: dict[str, Any], given: dict[str, Any], parametrization: str) -> ZooConfig:
     """The configuration that settings make in maximal update parametrization, by the one that they make without."""
+    InvalidChoiceError.check(parametrization, valid=list(PARAMETRIZATIONS), kind="parametrization")
     if "initializer" in given:
         raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has its own")
     scaled = mup_settings(made)  # which refuses wrong base widths
@@ -137,7 +138,7 @@ def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
-    """Refuse settings that nothing reads."""
+    """Refuse settings that no variant takes, unless this one or its parts have them."""
     known = {*KNOWN, *variant.defaults, *(key for preset in variant.presets.values() for key in preset)}
     parts = (registry.get(settings[key]) for key, registry in PART_FIELDS.items() if settings.get(key) in registry)
     known.update(option for part in parts for option in getattr(part, "options", ()))
