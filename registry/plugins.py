@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
@@ -59,7 +59,7 @@ class Origin:
         loading = _LOADING.get()
         return origin if origin.built_in or loading is None else cls(module, loading.distribution)
 
-    @property
+    @cached_property
     def built_in(self) -> bool:
         """Whether it comes with the zoo itself."""
         return self.module.partition(".")[0] == "zoo"

@@ -235,13 +235,11 @@ class Attention(nn.Module):
 
 def attention_scaling(config: ZooConfig) -> float:
     """The factor on the scores, by `attention_scale`."""
-    divisors = {
-        AttentionScale.HEAD_DIM: config.head_dim**0.5,
-        AttentionScale.HIDDEN_SIZE: config.hidden_size**0.5,
-        AttentionScale.NONE: 1.0,
-    }
     scale = config.attention_scale
-    return 1.0 / (divisors[AttentionScale(scale)] if isinstance(scale, str) else scale)
+    if isinstance(scale, str):
+        widths = {AttentionScale.HEAD_DIM: config.head_dim, AttentionScale.HIDDEN_SIZE: config.hidden_size}
+        scale = widths.get(AttentionScale(scale), 1) ** 0.5
+    return 1.0 / scale
 
 
 def build_attention(config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> Attention:

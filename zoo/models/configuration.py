@@ -114,10 +114,9 @@ class ZooConfig(Fields, PreTrainedConfig):
         validate(self, layer_types)
 
         fill(self)
-        layer_types = layer_types or usual_layer_types(self)
         # Set only if a part uses them: transformers checks hasattr().
-        if layer_types is not None:
-            self.layer_types = repeat_pattern(layer_types, self.num_hidden_layers)
+        if layer_types is not None or self.mixer_layer_type is not None:
+            self.layer_types = repeat_pattern(layer_types or mixed_layer_types(self), self.num_hidden_layers)
         part = POSITIONS.get(self.position)
         if part.uses_rope_parameters:
             validate_rope_parameters(rope_parameters, part.rope_layer_types)
@@ -273,8 +272,7 @@ class ZooConfig(Fields, PreTrainedConfig):
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
         """The configuration that transformers sizes a cache by: the decoder's view of an encoder-decoder."""
-        wants_decoder = bool(decoder) and not encoder
-        return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self
+        return self.decoder_config() if decoder and not encoder and self.stack == "encoder-decoder" else self
 
 
 def depth_of(value: Any) -> int:
@@ -317,8 +315,9 @@ def fill(config: ZooConfig) -> None:
     for name, one in SETTINGS.items():
         if getattr(config, name) is None and (one.usual or (one.decoder_of and config.stack == "encoder-decoder")):
             setattr(config, name, one.usual_value(config))
-    nope = config.nope_layers and repeat_pattern(config.nope_layers, config.num_hidden_layers)
-    config.nope_layers = nope if nope and any(nope) else None
+    if config.nope_layers is not None:
+        nope = repeat_pattern(config.nope_layers, config.num_hidden_layers)
+        config.nope_layers = nope if any(nope) else None
 
 
 def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
@@ -326,12 +325,9 @@ def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
     return [pattern[i % len(pattern)] for i in range(length)]
 
 
-def usual_layer_types(config: ZooConfig) -> list[str] | None:
-    """Default pattern of layer types: None if all are alike; with a mixer, every other layer has attention."""
-    if config.mixer_layer_type is None:
-        return None
-    attention = "full_attention" if config.sliding_window is None else "sliding_attention"
-    return [config.mixer_layer_type, attention]
+def mixed_layer_types(config: ZooConfig) -> list[str | None]:
+    """Default pattern of layer types with a mixer: every other layer has attention."""
+    return [config.mixer_layer_type, "full_attention" if config.sliding_window is None else "sliding_attention"]
 
 
 def find_providers(config: ZooConfig) -> dict[str, str]:
