@@ -185,8 +185,9 @@ class AttentionBackends(PreTrainedModel):
 
     def _check_and_adjust_attn_implementation(self, attn_implementation: str | None, *args: Any, **kwargs: Any) -> str:
         """Choose the attention backend, or refuse one by its name, before transformers replaces it by a kernel."""
-        backend = self.supported_backends()[0] if attn_implementation is None else attn_implementation
-        if backend in ("sdpa", "eager") and backend in self.supported_backends():  # nothing to check or to fetch
+        supported = backends_of(self.config)
+        backend = supported[0] if attn_implementation is None else attn_implementation
+        if backend in ("sdpa", "eager") and backend in supported:  # nothing to check or to fetch
             return backend
         self.check_backend(backend)
         return super()._check_and_adjust_attn_implementation(backend, *args, **kwargs)

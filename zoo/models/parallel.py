@@ -19,14 +19,8 @@ from .parts import ATTENTIONS, POSITIONS
 
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
     """How the weights of a model are sliced over processes that compute one batch together (Shoeybi et al. 2019)."""
-    plan: dict[str, str] = {}
-    for name, module in model.named_modules():
-        if type(module) is TokenEmbedding:
-            plan[wildcard(name)] = "embedding_rowwise"
-        if sliced := styles(module):
-            prefix = wildcard(name)
-            plan |= {f"{prefix}.{child}".rstrip("."): style for child, style in sliced.items()}
-    return plan
+    sliced = ((name, styles(module)) for name, module in model.named_modules())
+    return {wildcard(f"{name}.{part}".rstrip(".")): style for name, own in sliced for part, style in own.items()}
 
 
 def styles(module: nn.Module) -> dict[str, str]:
@@ -34,6 +28,8 @@ def styles(module: nn.Module) -> dict[str, str]:
 
     The part "" is the module itself. A module of another kind declares its `parallel_styles`.
     """
+    if type(module) is TokenEmbedding:
+        return {"": "embedding_rowwise"}
     if isinstance(module, Attention):
         if not slices_heads(type(module), module.config):
             return {}
