@@ -21,7 +21,6 @@ from zoo.analysis.syntax.walking import Visitor
 from zoo.fast.switches import FastPaths
 from zoo.models.embedding import Position
 from zoo.models.feed_forwards.routing import has_router_loss
-from zoo.models.multi_token_prediction import prediction_depth
 from zoo.models.parts import POSITIONS
 from zoo.models.transformer import transformer_of
 from zoo.registry import Registry
@@ -41,6 +40,7 @@ class Settings:
 
     def __getattr__(self, name: str) -> Any:
         properties = {"stack": ("is_decoder", "is_encoder_decoder"), "mixer_layer_type": ("mixer",)}
+        properties |= {"prediction_depth": ("num_nextn_predict_layers",)}
         needed = properties.get(name, (name,))
         if not all(each in self.fixed for each in needed):
             raise OpenSettingError(name)
@@ -95,7 +95,7 @@ class KnownModule:
 @cache
 def known_names(module: str) -> dict[str, Any]:
     """Names that conditions on settings read in a module: registries, classes, functions of a configuration."""
-    functions = (transformer_of, prediction_depth, has_router_loss)
+    functions = (transformer_of, has_router_loss)
     named = vars(import_module(module))
     known = {name: value for name, value in named.items() if isinstance(value, (Registry, type)) or value in functions}
     never = FastPaths(**{field.name: "never" for field in fields(FastPaths)})
@@ -257,7 +257,8 @@ class Folder(BranchFolder):
         value = self.value(updated_node.value)
         if value is not UNKNOWN and isinstance(target, cst.Name) and self.locals:
             self.locals[-1][target.value] = value, set(self.settings.seen)
-        return updated_node.with_changes(value=cst.Name(str(value))) if value in (None, False) else updated_node
+        is_off = value is None or value is False
+        return updated_node.with_changes(value=cst.Name(str(value))) if is_off else updated_node
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine

@@ -18,7 +18,6 @@ from zoo.building.loading import task_of_class
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
 from zoo.models.checkpoint_files import without_progress_bars
-from zoo.models.multi_token_prediction import prediction_depth
 from zoo.registry import Task
 
 from .engine import EngineModel
@@ -63,7 +62,7 @@ def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedMode
 
 def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
     """State that what predicts further tokens in training is left out of an export, if the model has it."""
-    depth = prediction_depth(config) if task == Task.CAUSAL_LM else 0
+    depth = config.prediction_depth if task == Task.CAUSAL_LM else 0
     return (f"The modules of num_nextn_predict_layers={depth}, which only train, are left out.",) if depth else ()
 
 

@@ -125,7 +125,7 @@ class Variant(Described):
         """Raise UnknownTaskError or UnsupportedTaskError for a task that it cannot be built for."""
         if task is not None and task not in self.tasks:
             raise UnsupportedTaskError(require_task(task), self.name, self.tasks)
-        return str(task or self.default_task)
+        return str(task or self.tasks[0])
 
     def check_quirks(self, quirks: Iterable[str] = (), *, faithful: bool = False) -> tuple[str, ...]:
         """The names of quirks, each once, in the order in which the variant declares them.

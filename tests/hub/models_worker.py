@@ -38,7 +38,6 @@ def push_three_ways(folder: Path, name: str, task: str) -> None:
 
     import zoo
     from zoo.converters.errors import ExportError
-    from zoo.models.multi_token_prediction import prediction_depth
     from zoo.testing.subjects import new_subject
 
     subject = new_subject(name, task)
@@ -52,7 +51,7 @@ def push_three_ways(folder: Path, name: str, task: str) -> None:
         except ExportError:
             return
         assert zoo.push(native, f"{repo_of(name, task)}@native").commit
-    changed = report.transforms or prediction_depth(subject.model.config)  # modules that only train are left out
+    changed = report.transforms or subject.model.config.prediction_depth  # modules that only train are left out
     print("native", f"{name}={task}={'changed' if changed else 'as-is'}")
 
 

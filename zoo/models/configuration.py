@@ -216,6 +216,11 @@ class ZooConfig(Fields, PreTrainedConfig):
         return MIXERS.get(self.mixer).layer_type
 
     @property
+    def prediction_depth(self) -> int:
+        """Number of tokens after the next one that are predicted in training."""
+        return int(getattr(self, "num_nextn_predict_layers", 0))
+
+    @property
     def kv_sharing_modes(self) -> list[str | None] | None:
         """Which layers read keys and values that an earlier one keeps, by which transformers makes caches."""
         return ATTENTIONS.get(self.attention).kv_sharing_modes(self)

@@ -19,7 +19,7 @@ from .capabilities import refuse_paging
 from .configuration import ZooConfig
 from .context import cache_of_either_name
 from .feed_forwards.routing import Router, has_router_loss, routed_tokens, with_router_loss
-from .multi_token_prediction import MultiTokenPrediction, prediction_depth
+from .multi_token_prediction import MultiTokenPrediction
 from .norms import build_norm
 from .partly_causal import has_kinds, mixed_loss, partly_causal_masks, weights_of_kinds
 from .parts import ACTIVATIONS
@@ -153,7 +153,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
     def __init__(self, config: ZooConfig) -> None:
         config = config.of_stack("decoder") if config.masked_next_token else config
         super().__init__(config, ZooDecoder(config), transforms=True)
-        self.mtp = MultiTokenPrediction(config) if prediction_depth(config) else None
+        self.mtp = MultiTokenPrediction(config) if config.prediction_depth else None
         self.post_init()
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
@@ -211,14 +211,13 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
         kwargs |= {} if labels is None else routed_tokens(self.config, attention_mask, labels, input_ids, inputs_embeds)
         caching = {"past_key_values": past_key_values, "use_cache": use_cache}
-        outputs = self.model(**given, inputs_embeds=inputs_embeds, **caching, **kwargs)
+        body = self.model(**given, inputs_embeds=inputs_embeds, **caching, **kwargs)
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
-        recorded = (outputs.hidden_states, outputs.attentions)
-        output = CausalLMOutputWithPast(loss, logits, getattr(outputs, CACHE_NAME), *recorded)
+        logits, loss = self.logits_and_loss(body.last_hidden_state, labels, logits_to_keep, **options)
+        output = CausalLMOutputWithPast(loss, logits, getattr(body, CACHE_NAME), body.hidden_states, body.attentions)
         if self.mtp is not None and self.training and labels is not None:
-            output = self.mtp(output, self, outputs, labels, inputs_embeds, **given, **options)
-        return self.balanced(output, outputs, attention_mask, labels, kwargs) if "router_logits" in outputs else output
+            output = self.mtp(output, self, body, labels, inputs_embeds, **given, **options)
+        return self.balanced(output, body, attention_mask, labels, kwargs) if "router_logits" in body else output
 
 
 class PredictionTransform(nn.Module):

@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 LOSS_WEIGHT = 0.3  # Default weight of the loss (`mtp_loss_weight`), as in most of DeepSeek-V3's training (section 4.2)
 
 
-def prediction_depth(config: ZooConfig) -> int:
-    """Number of tokens after the next one that are predicted in training."""
-    return int(getattr(config, "num_nextn_predict_layers", 0))
-
-
 class PredictionDepth(nn.Module):
     """One depth: `h' = norm(layer(W [norm(h); norm(e)]))`, with a layer like the stack's last (equations 21 and 22)."""
 
@@ -66,7 +61,7 @@ class MultiTokenPrediction(nn.Module):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.loss_weight = float(getattr(config, "mtp_loss_weight", LOSS_WEIGHT))
-        self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(prediction_depth(config)))
+        self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(config.prediction_depth))
         self._tp_plan, self._fsdp_plan = tensor_parallel_plan(self), {"depths.*": "free_full_weight"}
         further = "one further token" if len(self.depths) == 1 else f"each of {len(self.depths)} further tokens"
         self.drawn_as = ("multi-token prediction", f"next to it, in training only: a layer for {further}")

@@ -105,7 +105,7 @@ def validate_further_tokens(config: ZooConfig) -> None:
         if not is_of_type(value, word):
             raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
         require_at_least(0, **{name: value})
-    depth = getattr(config, "num_nextn_predict_layers", 0)
+    depth = config.prediction_depth
     if depth and (config.stack != "decoder" or config.add_cross_attention):
         raise ConfigError(
             f"num_nextn_predict_layers={depth} was given for a model with an encoder; further tokens are predicted by "

@@ -13,7 +13,6 @@ from zoo.analysis.own_settings import resolve
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.base.printed import table_in_markdown
 from zoo.models import ZooConfig
-from zoo.models.multi_token_prediction import prediction_depth
 from zoo.models.validation import require_at_least
 from zoo.registry import VARIANTS, Task, parse_name
 
@@ -138,7 +137,7 @@ def sent(share: Share, device: Device, devices: int, *, batches: int, hidden_byt
 
 def exchanged_bytes(config: ZooConfig, seq_len: int) -> int:
     """Bytes of a sequence that tensor parallelism adds up: each sublayer's output, and the gradient of its input."""
-    layers = config.num_hidden_layers + prediction_depth(config)
+    layers = config.num_hidden_layers + config.prediction_depth
     sublayers = 2 * layers + 3 * (config.decoder_layers or 0)  # cross attention is the third
     return 2 * sublayers * seq_len * config.hidden_size * BFLOAT16
 
