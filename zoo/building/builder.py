@@ -153,9 +153,8 @@ def build(name: str, task: str | None = None, *, seed: int | None = None, **sett
     loading = {key: settings.pop(key) for key in ("attn_implementation", "dtype") if key in settings}
     model_config = config(name, task, **settings)
     task = VARIANTS.get(model_config.variant).check_task(task)
-    model_class = TASK_CLASSES[task][1]
     with nullcontext() if seed is None else seeded(seed):
-        model = model_class._from_config(model_config, **loading)
+        model = TASK_CLASSES[task][1]._from_config(model_config, **loading)
     if ":" in name or settings.keys() - {"faithful", "quirks"}:
         warn_of_unread(model, name, task, settings)
     return model.eval()

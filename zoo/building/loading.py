@@ -169,8 +169,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{other_content(folder)}")
     saved = read_object(file)
-    model_type = saved.get("model_type")
-    if model_type != MODEL_TYPE:
+    if (model_type := saved.get("model_type")) != MODEL_TYPE:
         raise CheckpointError(
             f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}; "
             "zoo.convert reads other models"

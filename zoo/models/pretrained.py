@@ -224,9 +224,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
         transformers knows one switch, `tie_word_embeddings`; sharing source and target embeddings is independent of it.
         """
-        if all_submodels:
-            return super().get_expanded_tied_weights_keys(all_submodels=True)
-        return self.tied_weights()
+        return super().get_expanded_tied_weights_keys(True) if all_submodels else self.tied_weights()
 
     def tied_weights(self) -> dict[str, str]:
         """{target: source} of this model's own tied parameters."""
