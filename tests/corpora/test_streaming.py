@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from corpora.recorded import SETTINGS, by_update, run
+from torch.utils.data import DataLoader
 
 from zoo import compare
 from zoo.base.errors import ConfigError, DataError
@@ -16,6 +17,7 @@ from zoo.cli.main import cli
 from zoo.data.corpora import planning
 from zoo.data.corpora.planning import find_source
 from zoo.data.tasks import find_task
+from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tasks.streaming import StreamedRow
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.training import train
@@ -53,6 +55,18 @@ def test_a_streamed_row_is_the_same_however_it_is_read(hub, tokenizers):
     assert pickle.loads(pickle.dumps(skipping))[100:200].tolist() == ids[100:200]
     others = [StreamedRow(source, tokenizers, *given)[0:500].tolist() for given in ((20, 1), (1, 0), (150, 0))]
     assert len({tuple(other) for other in [ids[:500], *others]}) == 4
+
+
+def test_workers_of_a_loader_do_not_go_on_in_files_that_the_process_has_opened(tmp_path, tokenizers):
+    for name in ("text", "heldout"):
+        lines = [json.dumps({"text": f"{name} {number}"}) + "\n" for number in range(3000)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    source = find_source(tmp_path / "text.jsonl", heldout=tmp_path / "heldout.jsonl")
+    expected, blocks = (TokenBlocks(StreamedRow(source, tokenizers, 20, seed=0), 16) for _ in range(2))
+    assert len(blocks[0]["labels"]) == 16
+    workers = DataLoader(blocks, batch_size=None, sampler=range(1, 900), num_workers=2)
+    for number, block in enumerate(workers, start=1):
+        assert block["labels"].tolist() == expected[number]["labels"].tolist()
 
 
 def test_tokens_of_a_word_include_the_ends_of_documents(hub, tokenizers):

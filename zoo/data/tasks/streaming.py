@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,6 +63,7 @@ class StreamedRow:
         self.tokenizer, self.end = backend_json(tokenizers.source), tokenizers.source.eos_token_id
         self.start, self.held = 0, np.empty(0, np.int64)
         self.stream: Iterator[Ids] | None = None
+        self.process = os.getpid()
 
     def __len__(self) -> int:
         return ENDLESS
@@ -71,8 +73,9 @@ class StreamedRow:
 
     def __getitem__(self, wanted: slice) -> Ids:
         start, stop, _ = wanted.indices(ENDLESS)
-        if self.stream is None or start < self.start:
+        if self.stream is None or start < self.start or self.process != os.getpid():  # a fork shares open files
             self.stream, self.start, self.held = self.ids(), 0, np.empty(0, np.int64)
+            self.process = os.getpid()
         while self.start + len(self.held) < stop:
             parts, missing = [self.held], stop - self.start - len(self.held)
             while missing > 0:
