@@ -19,8 +19,9 @@ from .errors import ExportError, require
 from .weights import task_of
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from transformers import PreTrainedModel
-    from typing_extensions import Self
 
     from zoo.models import ZooPreTrainedModel
 

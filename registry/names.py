@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -220,7 +220,7 @@ def _split_at_commas(text: str, whole: str) -> Iterator[str]:
     yield text[start:]
 
 
-class Task(str, Enum):
+class Task(StrEnum):
     """The tasks, named as on the Hugging Face Hub. The task decides the stack and the head of a model."""
 
     FEATURE_EXTRACTION = "feature-extraction"
@@ -235,8 +235,6 @@ class Task(str, Enum):
     """A causal decoder that predicts the next token: `AutoModelForCausalLM`."""
     SEQ2SEQ_LM = "seq2seq-lm"
     """An encoder and a causal decoder that reads it, as for translation: `AutoModelForSeq2SeqLM`."""
-
-    __str__ = str.__str__
 
 
 TASKS = tuple(task.value for task in Task)

@@ -20,7 +20,7 @@ from .names import is_word
 from .plugins import PLUGINS, Origin, on_failed_load, why_missing
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 T = TypeVar("T")
 

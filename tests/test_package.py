@@ -94,10 +94,9 @@ def test_the_version_is_the_distributions() -> None:
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="newest versions, transformers' too, need Python 3.11")
 def test_every_direct_and_indirect_dependency_is_pinned() -> None:
     pins = {pin.name: pin for pin in map(Requirement, CONSTRAINTS) if pin.marker is None or pin.marker.evaluate()}
-    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+(; python_version >= \"3\.11\")?", line) for line in CONSTRAINTS)
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", line) for line in CONSTRAINTS)
     assert sorted(CONSTRAINTS) == CONSTRAINTS
     needed = {name for name in dependencies("transformer-zoo", "dev") if not name.startswith(("cuda-", "nvidia-"))}
     if any(importlib.metadata.version(name) not in pins[name].specifier for name in needed & pins.keys()):
@@ -271,7 +270,6 @@ def test_the_cold_start_is_measured() -> None:
 
 
 CONDA_NAMES = {"huggingface-hub": "huggingface_hub", "torch": "pytorch", "xxhash": "python-xxhash"}
-CONDA_NAMES |= {"typing-extensions": "typing_extensions"}
 RECIPE = ROOT / "packaging/conda/recipe.yaml"
 
 

@@ -1,10 +1,9 @@
 """What type checkers know of the public names: mypy reads this file too, and refuses a comment that ignores nothing."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
-from typing_extensions import assert_type
 
 import zoo
 from zoo.base.errors import UnknownNameError, UnknownOverrideError, ZooError

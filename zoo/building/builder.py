@@ -25,7 +25,7 @@ from zoo.models.widths import BASE_WIDTH
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from zoo.building.literals import TaskName, VariantName
     from zoo.building.loading import ModelOfAnyTask

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
-
-from typing_extensions import dataclass_transform
+from typing import Any, dataclass_transform
 
 __all__ = ["Keywords", "spell_out"]
 
@@ -14,7 +12,7 @@ TYPE_CHECKING = False
 """True for type checkers, which go by the name (PEP 484), and False for jedi, which reads the value."""
 
 if TYPE_CHECKING:
-    from typing_extensions import TypedDict as Keywords
+    from typing import TypedDict as Keywords
 else:
 
     @dataclass_transform(kw_only_default=True)

@@ -18,7 +18,7 @@ from zoo.registry import find_weights, is_weights_name
 
 TYPE_CHECKING = False  # for jedi, which would take the overloads alone
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from zoo.building.literals import TaskName, VariantName, WeightsName
     from zoo.building.loading import ModelOfAnyTask

@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
-
-from typing_extensions import Unpack
+from typing import Any, Unpack
 
 from zoo.analysis.environment import environment
 from zoo.base.errors import ConfigError, OutputExistsError

@@ -4,16 +4,10 @@ Axes with classes that a plugin may add to (positions, norms, feed-forwards, att
 initializers) are registries in [`zoo.models.parts`][]; the axes here are closed sets.
 """
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Choice(str, Enum):
-    """A string enum with members that print as their value, so that a configuration stays plain JSON."""
-
-    __str__ = str.__str__
-
-
-class NormPlacement(Choice):
+class NormPlacement(StrEnum):
     """Position of the norm around a sublayer. `x` is the residual stream, `f` the sublayer."""
 
     POST = "post"
@@ -30,7 +24,7 @@ class NormPlacement(Choice):
     """`x + f(x)`: no normalisation in the layers."""
 
 
-class Pooling(Choice):
+class Pooling(StrEnum):
     """How a sequence classifier turns token vectors into one vector."""
 
     CLS = "cls"
@@ -43,7 +37,7 @@ class Pooling(Choice):
     """The last real token's vector, the only one that depends on the whole sequence in a causal stack."""
 
 
-class QKNorm(Choice):
+class QKNorm(StrEnum):
     """Normalisation of queries and keys before their product (Henry et al. 2020, "Query-Key Normalization")."""
 
     HEAD = "head"
@@ -52,7 +46,7 @@ class QKNorm(Choice):
     """The whole projection is normalised before it is split into heads (OLMo 2, section 3.2)."""
 
 
-class AttentionScale(Choice):
+class AttentionScale(StrEnum):
     """Divisor of the product of a query and a key before the softmax."""
 
     HEAD_DIM = "head-dim"
@@ -63,7 +57,7 @@ class AttentionScale(Choice):
     """1: no scale at all (T5)."""
 
 
-class ResidualScaling(Choice):
+class ResidualScaling(StrEnum):
     """A learned weight on one arm of every residual connection."""
 
     LAYER_SCALE = "layer-scale"

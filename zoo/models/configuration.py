@@ -32,7 +32,7 @@ from .validation import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 MODEL_TYPE = "transformer-zoo"
 

@@ -36,7 +36,7 @@ from .unit import UnitEmbedding
 # backends. transformers reads off a forward's signature that it takes them, so a module that defines one
 # must not postpone its annotations.
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     CallOptions = Any
 else:

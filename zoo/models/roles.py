@@ -5,15 +5,15 @@ follow from the module's class and the parameter's shape.
 """
 
 from collections.abc import Iterator
+from enum import StrEnum
 
 from torch import nn
 from transformers import PreTrainedModel
 
-from .choices import Choice
 from .parts import NORMS
 
 
-class Role(Choice):
+class Role(StrEnum):
     """Role of a parameter in a model."""
 
     MATRIX = "matrix"

@@ -40,7 +40,7 @@ from .saving import Revisions, folder_of, keep_report, marks_of, save_checkpoint
 from .trainer import ZooTrainer, without_mixed_precision
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from zoo.hub import PushReport
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ MANY = 2**20  # Tokens of a batch in which these, and not the gradients of weigh
 CHUNKS = 8  # Chunks of logits of a batch that is as good as many, where each is computed
 
 
-class Precision(str, Enum):
+class Precision(StrEnum):
     """Types of weights and of computation."""
 
     MIXED = "mixed"

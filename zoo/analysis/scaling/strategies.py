@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ SLICED = (
 """Quantities that tensor parallelism divides."""
 
 
-class Strategy(str, Enum):
+class Strategy(StrEnum):
     """How a training step is spread over devices."""
 
     ONE = "one device"

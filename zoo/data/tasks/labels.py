@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from zoo.base.errors import DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers

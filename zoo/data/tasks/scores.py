@@ -7,14 +7,14 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
 
 
-class Outputs(str, Enum):
+class Outputs(StrEnum):
     """How a task's outputs come about."""
 
     GENERATED = "generated"
@@ -23,8 +23,6 @@ class Outputs(str, Enum):
     """At each label, the id with the highest logit."""
     NONE = "none"
     """No scores; the loss is the only score."""
-
-    __str__ = str.__str__
 
 
 @dataclass(frozen=True)
