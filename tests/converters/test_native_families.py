@@ -285,8 +285,10 @@ def test_a_mistral_with_layer_types_is_read_as_auto_classes_read_it(tmp_path):
     assert largest_difference(outputs(native), outputs(model)) < 1e-5
 
 
-@pytest.mark.parametrize("config_class", [transformers.InternLM3Config, transformers.IQuestCoderConfig])
-def test_types_without_classes_of_their_own_are_read_as_those_that_run_them(config_class, tmp_path):
+@pytest.mark.parametrize("name", ["InternLM3Config", "IQuestCoderConfig"])
+def test_types_without_classes_of_their_own_are_read_as_those_that_run_them(name, tmp_path):
+    if (config_class := getattr(transformers, name, None)) is None:
+        pytest.skip("newer than transformers 5.19")
     settings = {**LLAMA, "head_dim": 8, "attention_bias": True, "mlp_bias": True}
     native = scramble(transformers.LlamaForCausalLM(config_class(**settings))).double()
     native.save_pretrained(tmp_path)
