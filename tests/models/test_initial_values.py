@@ -77,6 +77,7 @@ PRESENT = {
     ("encoder", None),
     ("grokking", None),
     ("ladder", None),
+    ("length", None),
     ("lr-robustness", None),
     ("mad", None),
     ("quirks", None),
