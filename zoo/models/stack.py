@@ -253,16 +253,18 @@ class ZooDecoder(ZooStack):
 
         Raises:
             TokenIdError: When an id is outside of the vocabulary.
+            SequenceTooLongError: When the sequence is longer than the position table.
             InputError: When the mask leaves out cached positions, documents are packed where a cache is given, or
                 positions are not one for each token.
         """
         past_key_values = cache_of_either_name(past_key_values, kwargs) if "cache" in kwargs else past_key_values
         if self.transformer.attention_mask is not None:
             attention_mask = self.padding_mask(attention_mask, input_ids)
-        inputs_embeds, packs = self.token_embeddings(input_ids, inputs_embeds), False
+        inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if position_ids is not None:
             check_positions(position_ids, inputs_embeds)
-            packs = attention_mask is None and packs_documents(position_ids, past_key_values, use_cache)
+        looks = attention_mask is None and position_ids is not None
+        packs = looks and packs_documents(position_ids, past_key_values, use_cache)
         if past_key_values is not None:
             prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
         elif use_cache and not packs:
