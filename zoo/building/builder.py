@@ -102,7 +102,10 @@ def config(
         check_settings(variant, settings)
     parametrization = settings.pop("parametrization", "standard")
     made = ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
-    return made if parametrization == "standard" else in_mup(made, settings, given, parametrization)
+    if parametrization == "standard":
+        return made
+    InvalidChoiceError.check(parametrization, valid=list(PARAMETRIZATIONS), kind="parametrization")
+    return in_mup(made, settings, given)
 
 
 spell_out(config, Settings)
@@ -116,9 +119,8 @@ def with_own_rotations(settings: dict[str, Any], given: dict[str, Any]) -> dict[
     return {**given, "rope_parameters": rescaled(given["rope_parameters"], own)}
 
 
-def in_mup(made: ZooConfig, settings: dict[str, Any], given: dict[str, Any], parametrization: str) -> ZooConfig:
+def in_mup(made: ZooConfig, settings: dict[str, Any], given: dict[str, Any]) -> ZooConfig:
     """The configuration that settings make in maximal update parametrization, by the one that they make without."""
-    InvalidChoiceError.check(parametrization, valid=list(PARAMETRIZATIONS), kind="parametrization")
     if "initializer" in given:
         raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has its own")
     scaled = mup_settings(made)  # which refuses wrong base widths
