@@ -177,8 +177,9 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @property
     def _ddp_params_and_buffers_to_ignore(self) -> list[str]:
-        """Counts of the tokens of experts, which DDP would overwrite by those of the first process."""
-        return [name for name, _ in self.named_buffers() if name.endswith("router.load")]
+        """Buffers that modules declare as `buffers_of_process`; DDP would overwrite them by the first process's."""
+        named = ((name, getattr(module, "buffers_of_process", ())) for name, module in self.named_modules())
+        return [f"{name}.{buffer}" for name, buffers in named for buffer in buffers]
 
     @property
     def _is_stateful(self) -> bool:

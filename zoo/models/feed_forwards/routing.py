@@ -62,6 +62,7 @@ class SigmoidRouter(PreciseBuffers, Router):
     not learned from the loss: [`balance_experts`][] updates it after every optimizer step.
     """
 
+    buffers_of_process = ("load",)  # Every process counts its own tokens, until `move_bias` adds them up
     load: Tensor
     balance_bias: Tensor
 
