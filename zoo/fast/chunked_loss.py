@@ -67,10 +67,10 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             for place, (wants, sum_) in enumerate(zip(learns, gradients, strict=True)):
                 if wants and place == 0 and sum_ is not None:
                     sum_[chunk] = next(found)
-                elif wants and sum_ is None:
-                    gradients[place] = next(found)
-                elif wants and sum_ is not None:  # in 16 bits, a sum of many chunks would stop growing
-                    gradients[place] = sum_.to(torch.promote_types(sum_.dtype, torch.float32)).add_(next(found))
+                elif wants:
+                    own = next(found)
+                    precise = torch.promote_types(own.dtype, torch.float32)  # 16 bits stop growing after many chunks
+                    gradients[place] = own if sum_ is None else sum_.to(precise).add_(own)
         ctx.gradients = gradients
         return total
 
