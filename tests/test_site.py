@@ -15,8 +15,6 @@ from preloaded import run_fork
 import zoo
 from zoo.building.settings import setting_cards
 
-pytest.importorskip("mkdocstrings", reason="the site needs Python 3.11")
-
 ROOT = Path(__file__).parents[1]
 CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
 
