@@ -3,21 +3,20 @@
     python scripts/bench/conversion_memory.py --gigabytes 2.2 --shard-gigabytes 0.5 --family gpt2 --dtype bfloat16
 
 The checkpoint is random, written shard by shard, and deleted again. It prints the memory of the process beyond its
-imports: anonymous and mapped memory together, at its highest, compared with the model and 1.3 times the largest shard.
-Pages of libraries that the system drops and reads again would count, too. They are locked where that is allowed, and a
-peak above is measured up to twice more.
+imports at its highest, compared with the model and 1.3 times the largest shard: anonymous pages, and mapped ones of the
+checkpoint. Pages of libraries do not count: the system drops them and reads them again as other processes need memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import math
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,8 @@ GIGABYTE = 2**30
 FACTOR = 1.3
 """How often the largest shard may be in memory with the model."""
 
-ATTEMPTS = 3
-"""Conversions that are measured at most; the smallest peak is reported."""
-
-LOCK_CURRENT = 1
-"""MCL_CURRENT of mlockall(2): the pages that are mapped now, none of later ones."""
+INTERVAL = 0.005
+"""Seconds between two readings of the memory."""
 
 WIDTH, TINY_WIDTH = 1024, 256
 FAMILIES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "bert": "BertForMaskedLM"}
@@ -56,17 +52,11 @@ def main() -> int:
         sizes = write_checkpoint(source, options)
         command = [sys.executable, __file__, "--child", str(source), str(target)]
         allowed = sizes["model"] + FACTOR * sizes["largest_shard"]
-        measured: dict[str, int] = {}
-        for _ in range(ATTEMPTS):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                print(done.stderr, file=sys.stderr)
-                return 1
-            measured = min(
-                measured, json.loads(done.stdout.splitlines()[-1]), key=lambda peak: peak.get("peak", math.inf)
-            )
-            if measured["peak"] <= allowed:
-                break
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)
+            return 1
+        measured = json.loads(done.stdout.splitlines()[-1])
     report = {**sizes, **measured, "allowed": allowed}
     report["holds"] = report["peak"] <= report["allowed"]
     if options.json:
@@ -140,12 +130,12 @@ def convert(source: str, target: str) -> None:
 
     torch.set_num_threads(1)
     zoo.convert(zoo_sample())
-    ctypes.CDLL(None).mlockall(LOCK_CURRENT)
-    before = resident()
-    model = zoo.convert(source)
-    converted = highest()
-    model.save_pretrained(target)
-    print(json.dumps({"imports": before, "converted": converted - before, "peak": highest() - before}))
+    before = held(source)
+    with watched(source) as peak:
+        model = zoo.convert(source)
+        converted = max(peak)
+        model.save_pretrained(target)
+    print(json.dumps({"imports": before, "converted": converted - before, "peak": max(peak) - before}))
 
 
 def zoo_sample() -> Any:
@@ -155,16 +145,34 @@ def zoo_sample() -> Any:
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=2))
 
 
-def resident() -> int:
-    """Bytes of memory that this process has now."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+@contextmanager
+def watched(folder: str) -> Iterator[list[int]]:
+    """Read the memory that this process holds again and again, into the list."""
+    found, ended = [held(folder)], threading.Event()
+
+    def read() -> None:
+        while not ended.wait(INTERVAL):
+            found.append(held(folder))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
 
 
-def highest() -> int:
-    """Bytes of memory that this process has had at most. Those of getrusage can be of the process that started it."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+def held(folder: str) -> int:
+    """Bytes of anonymous memory of this process, and of mapped files of a folder."""
+    total, counted = 0, ""
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
+        name, *values = line.split(maxsplit=5)
+        if not name.endswith(":"):  # a mapping: addresses, permissions, offset, device, inode and file
+            counted = "Rss:" if values[4:] and values[4].startswith(folder) else "Anonymous:"
+        elif name == counted:
+            total += int(values[0]) * 1024
+    return total
 
 
 if __name__ == "__main__":
