@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import onnx
@@ -86,7 +87,8 @@ def saved(request, tmp_path) -> tuple[Path, Path]:
 )
 @pytest.mark.usefixtures("traced_once")
 def test_every_advised_command_runs(target, task, saved, tmp_path):
-    pytest.importorskip(TARGETS.get(target).module)
+    if find_spec(TARGETS.get(target).module) is None:  # not imported here: the zoo sets up how CTranslate2 multiplies
+        pytest.skip(f"{target} is not installed")
     model, data = saved
     loaded = zoo.load(model)
     if not TARGETS.get(target).plan(loaded).exact:
