@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 GIGABYTE = 2**30
 FACTOR = 1.3
 """How often the largest shard may be in memory with the model."""
@@ -165,14 +167,8 @@ def watched(folder: str) -> Iterator[list[int]]:
 
 def held(folder: str) -> int:
     """Bytes of anonymous memory of this process, and of mapped files of a folder."""
-    total, counted = 0, ""
-    for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
-        name, *values = line.split(maxsplit=5)
-        if not name.endswith(":"):  # a mapping: addresses, permissions, offset, device, inode and file
-            counted = "Rss:" if values[4:] and values[4].startswith(folder) else "Anonymous:"
-        elif name == counted:
-            total += int(values[0]) * 1024
-    return total
+    mapped = psutil.Process().memory_maps()
+    return sum(one.rss if one.path.startswith(f"{folder}/") else one.anonymous for one in mapped)
 
 
 if __name__ == "__main__":

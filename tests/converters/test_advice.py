@@ -3,13 +3,13 @@
 import json
 import re
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 
 import onnx
 import pytest
 import torch
 from click.testing import CliRunner
+from command_line import skip_without
 from native_models import scramble
 
 import zoo
@@ -87,8 +87,7 @@ def saved(request, tmp_path) -> tuple[Path, Path]:
 )
 @pytest.mark.usefixtures("traced_once")
 def test_every_advised_command_runs(target, task, saved, tmp_path):
-    if find_spec(TARGETS.get(target).module) is None:  # not imported here: the zoo sets up how CTranslate2 multiplies
-        pytest.skip(f"{target} is not installed")
+    skip_without(TARGETS.get(target).module)
     model, data = saved
     loaded = zoo.load(model)
     if not TARGETS.get(target).plan(loaded).exact:

@@ -2,12 +2,11 @@
 
 import json
 import shutil
-from importlib.util import find_spec
 
 import onnx
 import pytest
 import torch
-from command_line import run
+from command_line import run, skip_without
 from native_models import zoo_model
 
 import zoo
@@ -282,8 +281,7 @@ def test_encoders_in_engines_ignore_no_argument(encoder, target, tmp_path):
 @pytest.mark.parametrize("target", ["ctranslate2", "gguf"])
 def test_unset_settings_of_generation_are_those_of_transformers(target, tmp_path):
     """The length, how many tokens are drawn from, the seed; and any of several ends ends a text."""
-    if find_spec(TARGETS.get(target).module) is None:  # not imported here: the zoo sets up how CTranslate2 multiplies
-        pytest.skip(f"{target} is not installed")
+    skip_without(TARGETS.get(target).module)
     sizes = dict(vocab_size=90, hidden_size=32, num_hidden_layers=1, max_position_embeddings=64)
     model = zoo_model("llama-style", dtype=torch.float32, **sizes, pad_token_id=0)
     ids = torch.tensor([[5, 6, 7]])

@@ -1,11 +1,11 @@
 """The fastest engine: measured, equal to PyTorch, and never one that computes something else."""
 
 import time
-from importlib.util import find_spec
 
 import pytest
 import torch
 from click.testing import CliRunner
+from command_line import skip_without
 
 import zoo
 from zoo.base.errors import InputError, InvalidChoiceError, UnsupportedOperationError
@@ -16,9 +16,6 @@ from zoo.training import save_checkpoint
 from zoo.training.generation import ENGINES, Engine, accelerate, engine_cache, fastest, try_engines
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-
-with_ctranslate2 = pytest.mark.skipif(find_spec("ctranslate2") is None, reason="ctranslate2 is not installed")
-"""Unlike `importorskip` it imports nothing: the zoo sets up how CTranslate2 multiplies before it does."""
 
 
 class Clock:
@@ -226,10 +223,10 @@ def test_a_damaged_choice_is_made_again_and_few_stay(engines, clock, cache, monk
     assert len(list(cache.glob("*/choice.json"))) == 2
 
 
-@with_ctranslate2
 @pytest.mark.slow
 @pytest.mark.xdist_group("engines")
 def test_a_kept_export_computes_the_same(cache):
+    skip_without("ctranslate2")
     model = zoo.build("vanilla", "seq2seq-lm", seed=0, vocab_size=50, **TINY).eval()
     generate = model.generate
 
@@ -245,9 +242,9 @@ def test_a_kept_export_computes_the_same(cache):
     assert torch.equal(first.generate(ids, max_new_tokens=5), second.generate(ids, max_new_tokens=5))
 
 
-@with_ctranslate2
 @pytest.mark.slow
 def test_the_command_line_takes_the_fastest_and_shows_the_time_of_each(engines, tmp_path, cache):
+    skip_without("ctranslate2")
     for name in ("onnx", "openvino", "llama.cpp"):  # exports that take seconds
         del engines._items[name]
     task = TASKS.get("translation")
