@@ -42,7 +42,7 @@ const shared = test.extend<object, { opened: Page }>({
 
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
-test("shows a picture within 3 s, moves nothing, and asks no other host", async ({ page, baseURL }) => {
+test("moves nothing while it loads, and asks no other host", async ({ page, baseURL }) => {
   const requests: string[] = [];
   const problems: string[] = [];
   page.on("request", (request) => requests.push(request.url()));
@@ -50,7 +50,6 @@ test("shows a picture within 3 s, moves nothing, and asks no other host", async 
   const usual = "No available adapters."; // Chromium's remark where it has no WebGPU
   await page.goto("");
   await page.locator(".heads canvas").first().waitFor();
-  expect(await page.evaluate(() => performance.now())).toBeLessThan(3000);
   await expect(page.locator("footer")).toHaveAttribute("data-loaded", "true");
   await computed(page);
   expect(await moved(page)).toBeLessThan(0.02);
@@ -63,11 +62,11 @@ interface Entry {
   folder: string;
 }
 
-/** Milliseconds until a model that the address names is shown, where nothing is cached. */
-async function addressed(browser: Browser, base: string, { name }: Entry): Promise<number> {
+/** Milliseconds until the picture of an address is shown, where nothing is cached. */
+async function addressed(browser: Browser, address: string): Promise<number> {
   const context = await browser.newContext();
   const page = await context.newPage();
-  await page.goto(`${base}?model=${name}`);
+  await page.goto(address);
   await page.locator(".heads canvas").first().waitFor();
   const time = await page.evaluate(() => performance.now());
   await context.close();
@@ -92,12 +91,11 @@ test("shows a picture of every model within 3 s, by its address and from the lis
   };
   const page = await listed();
   const slow: string[] = [];
-  for (const entry of entries.toReversed()) {
-    // Other processes may be in the way of one try, and not of both.
-    if ((await addressed(browser, baseURL!, entry)) > 3000 && (await addressed(browser, baseURL!, entry)) > 3000) slow.push(entry.name);
-    if ((await chosen(page, entry)) > 3000 && (await chosen(await listed(), entry)) > 3000)
-      slow.push(`${entry.name}, chosen`);
-  }
+  // Other processes may be in the way of one try, and not of both.
+  for (const address of [baseURL!, ...entries.map(({ name }) => `${baseURL}?model=${name}`)])
+    if ((await addressed(browser, address)) > 3000 && (await addressed(browser, address)) > 3000) slow.push(address);
+  for (const entry of entries.toReversed())
+    if ((await chosen(page, entry)) > 3000 && (await chosen(await listed(), entry)) > 3000) slow.push(`${entry.name}, chosen`);
   expect(slow).toEqual([]);
 });
 
