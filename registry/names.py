@@ -79,12 +79,12 @@ class VariantSpec:
         for key, value in self.overrides.items():
             if not key.isidentifier():
                 raise NameSyntaxError(f"setting {key!r} was given; it must be the name of a configuration field")
-            _write(value)
+            write_value(value)
 
     def __str__(self) -> str:
         preset = f"@{self.preset}" if self.preset else ""
         quirks = "".join(f"+{quirk}" for quirk in ((FAITHFUL,) if self.faithful else ()) + self.quirks)
-        settings = ",".join(f"{key}={_write(value)}" for key, value in self.overrides.items())
+        settings = ",".join(f"{key}={write_value(value)}" for key, value in self.overrides.items())
         return f"{self.name}{preset}{quirks}{settings and ':' + settings}"
 
 
@@ -162,7 +162,7 @@ def check_options(options: Mapping[str, object], defaults: Mapping[str, object],
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value is made of what `_write` can write."""
+    """Whether a value is made of what `write_value` can write."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
@@ -172,7 +172,7 @@ def _is_plain(value: object) -> bool:
     return value is None or type(value) in (str, bool, int)
 
 
-def _write(value: Any) -> str:
+def write_value(value: Any) -> str:
     """Write a value such that `parse_value` reads it back."""
     if isinstance(value, str):
         text = str.__str__(value)  # of a string enum, the string
@@ -184,7 +184,7 @@ def _write(value: Any) -> str:
 
 def _read_settings(text: str, whole: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
-    for setting in _split_at_commas(text, whole):
+    for setting in split_at_commas(text, whole):
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not (equals and value and key.isidentifier()):
             raise NameSyntaxError(f"cannot read the setting {setting.strip()!r} in {whole!r}; valid: KEY=VALUE")
@@ -194,7 +194,7 @@ def _read_settings(text: str, whole: str) -> dict[str, Any]:
     return settings
 
 
-def _split_at_commas(text: str, whole: str) -> Iterator[str]:
+def split_at_commas(text: str, whole: str) -> Iterator[str]:
     """Split at the commas that are outside quotes and brackets."""
     start, quote, awaited = 0, "", []
     position = 0

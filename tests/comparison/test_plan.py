@@ -115,6 +115,8 @@ def test_sweeps():
     values = read_sweep(["lr=1e-3,5e-4", "weight_decay=0"])
     assert combinations(values) == [{"learning_rate": lr, "weight_decay": 0} for lr in (1e-3, 5e-4)]
     assert read_sweep([write_values(*item) for item in values.items()]) == values
+    listed = {"nope_layers": [[True, False], None], "optim_args": ["a=1,b=2", "1"], "x": [{"a": 1, "b": 2}, {"a": 3}]}
+    assert read_sweep([write_values(*item) for item in listed.items()]) == listed
     for wrong in ("1e-3", "lr=", "lr=1,1", ["lr=1", "learning_rate=2"]):
         with pytest.raises(ConfigError, match="sweep"):
             read_sweep(wrong)
@@ -140,6 +142,11 @@ def test_a_sweep_is_widened(tmp_path):
     for values, both in (([1e-3, 2e-3], [1e-3, 5e-4, 2e-3]), ([5e-4], [1e-3, 5e-4])):
         wider = make_plan(tmp_path, {**COMMON, "sweep": {"learning_rate": values}}, ["a"], [0], None)
         assert wider.sweep == {"learning_rate": both}
+    for values in ([[True, False]], [[True, False], [True]]):
+        make_plan(tmp_path / "lists", {**COMMON, "sweep": {"nope_layers": values}}, ["a"], [0], None).write(
+            tmp_path / "lists"
+        )
+    assert (found := find_plan(tmp_path / "lists")) is not None and found.sweep == {"nope_layers": values}
     for other in ({}, {"weight_decay": [0.1]}, {"learning_rate": [1e-3], "weight_decay": [0.1]}):
         with pytest.raises(OutputExistsError, match="sweep"):
             make_plan(tmp_path, {**COMMON, "sweep": other}, ["a"], [0], None)

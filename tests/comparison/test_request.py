@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from transformers import SchedulerType
 
 import zoo
 import zoo.comparison
@@ -99,6 +100,10 @@ def test_the_command_that_repeats_a_comparison_has_every_option():
     request = Request(**read(words))
     seeds = request.all_seeds
     assert command(request, NAMES, seeds, request.baseline) == ["zoo", "compare", *words]
+    quoted = Request(**read(["pre-norm", "--training", "optim_args='1'", "--set", "position='2'"]))
+    quoted.arguments["lr_scheduler_type"] = SchedulerType.COSINE
+    again = command(quoted, ["pre-norm"], [0], "pre-norm")[2:]
+    assert (Request(**read(again)).arguments, Request(**read(again)).settings) == (quoted.arguments, quoted.settings)
     alone = command(Request(**read([*NAMES, *WORDS["seed"], *WORDS["output_dir"]])), NAMES, [3], NAMES[0])
     assert alone == ["zoo", "compare", *NAMES, *WORDS["seed"], *WORDS["output_dir"]]
     assert command(Request(**read(alone[2:])), NAMES, [3], NAMES[0]) == alone

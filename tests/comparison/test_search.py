@@ -66,6 +66,16 @@ def test_widening_ends_and_an_edge_is_marked() -> None:
     assert "learning_rate 0.004: -0.0040 (0.5 of a run)" in sheet.variants["b"]["Tried by the sweep"]
 
 
+def test_lists_and_dictionaries_can_be_swept() -> None:
+    tried = {"lr_scheduler_kwargs": [{"num_decay_steps": 2}, {"num_decay_steps": 3}]}
+    choice = searched(tried, lambda values: values["lr_scheduler_kwargs"]["num_decay_steps"])
+    made = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=3)
+    runs = [replace(run, settings=dict(choice.values or {})) if run.name == "b" else run for run in made.runs]
+    sheet = fairness_sheet(replace(made, runs=runs, sweep=recorded({"b": choice}, tried, 0)))
+    assert sheet.variants["b"]["Chosen by the sweep"] == "lr_scheduler_kwargs {'num_decay_steps': 2}"
+    assert "lr_scheduler_kwargs {'num_decay_steps': 3}: 3.0000 (0.5" in sheet.variants["b"]["Tried by the sweep"]
+
+
 @given(
     st.lists(st.floats(1e-4, 1e-1), min_size=1, max_size=6, unique=True),
     st.lists(st.sampled_from([0.01, 0.1, 0.0]), min_size=0, max_size=3, unique=True),

@@ -19,6 +19,7 @@ from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.sources import leaks_message
 from zoo.data.tasks.tables import Column
+from zoo.registry.names import write_value
 from zoo.training import Recipe
 from zoo.training.progress import overview
 from zoo.training.recipe import recipe_for
@@ -162,7 +163,7 @@ def kept_recipe(request: Request) -> dict[str, Any]:
 def texts(value: Any, kind: str) -> Iterator[str]:
     """Write a value as the arguments of its flag, one for each time that it is given."""
     if isinstance(value, Mapping):
-        yield from (f"{key}={one}" for key, one in value.items())
+        yield from (f"{key}={write_value(one)}" for key, one in value.items())
     elif isinstance(value, Sequence) and not isinstance(value, str):
         yield from map(str, value) if kind == "values" else [",".join(map(str, value))]
     elif value is not None and kind != "flag":
@@ -220,7 +221,8 @@ def compare(
         ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
             comparison, before anything is trained.
     """
-    given = {**locals(), "arguments": TrainingOptions(**arguments)}  # editors complete training options by this call
+    training = plain(TrainingOptions(**arguments))  # editors complete training options by this call
+    given = {**locals(), "arguments": training}
     given["names"] = [names] if isinstance(names, str) else list(names)
     request = Request(**{name: given[name] for name in options()})
     began = time.perf_counter()

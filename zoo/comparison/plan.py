@@ -68,4 +68,9 @@ def find_plan(folder: Path) -> ComparisonPlan | None:
 
 
 def united(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
-    return list(dict.fromkeys((*first, *second)))
+    """Join two lists without equal values, which may be lists and dictionaries too."""
+    found: list[Any] = []
+    for one in (*first, *second):
+        if one not in found:
+            found.append(one)
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.building.keywords import TrainingOptions
 from zoo.registry import parse_value
-from zoo.registry.names import is_number
+from zoo.registry.names import is_number, split_at_commas, write_value
 
 SHORT_NAMES = {"lr": "learning_rate"}
 Values = dict[str, list[Any]]
@@ -42,12 +42,12 @@ def read_values(text: str) -> tuple[str, list[Any]]:
     name, equals, listed = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         raise ConfigError(f"cannot read the sweep {text!r}; valid: ARGUMENT=VALUE,VALUE,..., e.g. lr=1e-3,5e-4")
-    return name.strip(), [parse_value(value) for value in listed.split(",") if value.strip()]
+    return name.strip(), [parse_value(value) for value in split_at_commas(listed, text) if value.strip()]
 
 
 def write_values(name: str, values: Sequence[Any]) -> str:
     """Write what `read_values` reads: "learning_rate=0.001,0.0005"."""
-    return f"{name}={','.join(map(str, values))}"
+    return f"{name}={','.join(map(write_value, values))}"
 
 
 def at_the_edge(value: Any, tried: Sequence[Any]) -> bool:

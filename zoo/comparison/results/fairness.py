@@ -22,6 +22,7 @@ from zoo.training import Recipe
 from zoo.training.arguments import DECAYS
 from zoo.training.optimizers import decayed_parameters
 
+from ..plan import united
 from ..request.seeds import at_the_edge, model_fields
 from .comparison import Comparison
 from .units import enumerated, large
@@ -154,7 +155,7 @@ def values_tried(comparison: Comparison, name: str) -> dict[str, list[Any]]:
         return {}
     own = [run["values"] for run in comparison.sweep["runs"] if run["name"] == name]
     return {
-        argument: list(dict.fromkeys(one[argument] for one in own)) or values
+        argument: united([one[argument] for one in own], ()) or values
         for argument, values in comparison.sweep["values"].items()
     }
 
@@ -162,7 +163,7 @@ def values_tried(comparison: Comparison, name: str) -> dict[str, list[Any]]:
 def valley(comparison: Comparison, name: str) -> str:
     """Write a variant's trials with their losses, those of the longest training: "0.001: 2.310, 0.003: 2.250"."""
     own = [run for run in (comparison.sweep or {"runs": []})["runs"] if run["name"] == name]
-    longest = {tuple(run["values"].items()): run for run in own}  # later ones are longer
+    longest = {str(run["values"]): run for run in own}  # later ones are longer
     return "; ".join(
         f"{in_words(run['values'])}: {'failed' if run['loss'] is None else format(run['loss'], '.4f')} "
         f"({run.get('share', 1.0):.2g} of a run)"
