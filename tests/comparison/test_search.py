@@ -179,8 +179,11 @@ def test_a_decay_keeps_its_share_of_a_trial(tmp_path: Path) -> None:
     request = Request(names=["pre-norm"], task=TASK, budget="seconds=2", arguments={**schedule})
     request.check()
     schedule["lr_scheduler_kwargs"]["num_decay_steps"] = 10
-    with pytest.raises(ConfigError, match="num_decay_steps=10 and the budget seconds=2 were given.*as a share"):
-        request.check()
+    values = [{"num_decay_steps": 0.1}, {"num_decay_steps": 10}]
+    arguments = {"lr_scheduler_type": "warmup_stable_decay"}
+    for one in (request, replace(request, arguments=arguments, sweep={"lr_scheduler_kwargs": values})):
+        with pytest.raises(ConfigError, match="num_decay_steps=10 and the budget seconds=2 were given.*as a share"):
+            one.check()
 
 
 def test_the_folder_may_be_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,11 +163,12 @@ class Request(Options):
                 )
         args = training_arguments(self.chosen.arguments, output_dir=self.folder, seed=0)
         schedule = args.lr_scheduler_kwargs if "lr_scheduler_kwargs" in self.arguments else None
-        if (decay := (schedule or {}).get("num_decay_steps", 0)) >= 1:
-            raise ConfigError(
-                f"num_decay_steps={decay:g} and the budget {self.spent} were given, by which the learning rate follows "
-                "the clock; give the decay as a share of the run, such as num_decay_steps=0.1"
-            )
+        for kwargs in (schedule, *self.tried.get("lr_scheduler_kwargs", ())):
+            if (decay := (kwargs or {}).get("num_decay_steps", 0)) >= 1:
+                raise ConfigError(
+                    f"num_decay_steps={decay:g} and the budget {self.spent} were given, by which the learning rate "
+                    "follows the clock; give the decay as a share of the run, such as num_decay_steps=0.1"
+                )
         if (average := self.chosen.arguments.get("average")) is not None:
             raise ConfigError(
                 f"average={average} and the budget {self.spent} were given: weights are averaged over the last part of "
