@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from synthetic_comparison import made_up
 
+from zoo.building.builder import skeleton
 from zoo.comparison import Comparison, summarize
 from zoo.comparison.display.documents import to_latex, to_markdown
 from zoo.comparison.display.formatting import to_csv
 from zoo.comparison.display.report.page import to_html
 from zoo.comparison.display.terminal import as_text
-from zoo.comparison.results.fairness import fairness_sheet
+from zoo.comparison.results.fairness import decay_groups, fairness_sheet
+from zoo.models.roles import parameter_roles
 
 NAMES = dict.fromkeys(("pre-norm", "pre-norm:norm=rmsnorm", "pre-norm:norm=dyt", "normformer"), (31.0, 1.0))
 
@@ -69,6 +71,11 @@ def test_equal_decay_qualifies_nothing() -> None:
     assert sheet.shared["Weight decay"] == "0.1 on matrices"
     assert {own["Decays"].partition(" ")[0] for own in sheet.variants.values()} == {"matrix"}
     assert not any("weight decay" in one for own in sheet.qualifications.values() for one in own)
+
+
+def test_what_decays_is_listed_in_the_order_of_the_model() -> None:
+    roles = parameter_roles(skeleton("pre-norm@tiny", "seq2seq-lm"))
+    assert list(decay_groups("pre-norm@tiny", "seq2seq-lm", "all")) == list(dict.fromkeys(map(str, roles.values())))
 
 
 def test_what_is_swept_is_not_shared_and_qualifies_as_it_was_chosen() -> None:

@@ -203,8 +203,10 @@ def decay_groups(name: str, task: str | None, decay: str) -> Mapping[str, int]:
     model = skeleton(name, task)
     roles, sizes = parameter_roles(model), {path: one.numel() for path, one in model.named_parameters()}
     found: Counter[str] = Counter()
-    for path in set(decayed_parameters(model, decay)) & set(sizes):  # a tied parameter has a second path
-        found[str(roles[path])] += sizes[path]
+    decayed = set(decayed_parameters(model, decay))
+    for path, size in sizes.items():  # a tied parameter has a second path
+        if path in decayed:
+            found[str(roles[path])] += size
     return found
 
 
