@@ -64,6 +64,15 @@ def test_the_sheet_holds_what_a_reader_of_a_verdict_asks_for() -> None:
         assert all(any(phrase in one for one in sheet.qualifications[name]) for phrase in phrases), name
 
 
+def test_a_best_value_of_the_baseline_at_the_edge_qualifies_every_verdict() -> None:
+    made = comparison()
+    runs = [replace(run, settings={"learning_rate": 3e-3 + 7e-3 * (run.name == "pre-norm")}) for run in made.runs]
+    sheet = fairness_sheet(replace(made, runs=runs))
+    edge = "best learning_rate, 0.01, is at the edge of what was tried"
+    assert sheet.qualifications["pre-norm"] == (f"its {edge}",)
+    assert all(f"the baseline's {edge}" in own for name, own in sheet.qualifications.items() if name != "pre-norm")
+
+
 def test_equal_decay_qualifies_nothing() -> None:
     made = comparison()
     recipe = {**made.recipe, "arguments": {"weight_decay": 0.1}}

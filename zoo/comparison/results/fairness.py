@@ -132,10 +132,11 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
 
 def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
     """Phrases that belong to the verdict of one variant."""
-    tried = values_tried(comparison, name)
-    for argument, value in swept_values(comparison, name).items():
-        if len(tried[argument]) > 2 and at_the_edge(value, tried[argument]):
-            yield f"its best {argument}, {value:g}, is at the edge of what was tried"
+    for one, whose in {comparison.baseline: "the baseline's", name: "its"}.items():
+        tried = values_tried(comparison, one)
+        for argument, value in swept_values(comparison, one).items():
+            if len(tried[argument]) > 2 and at_the_edge(value, tried[argument]):
+                yield f"{whose} best {argument}, {value:g}, is at the edge of what was tried"
     yield from changed_sizes(comparison, name)
     if name == comparison.baseline:
         return
