@@ -206,6 +206,24 @@ def test_columns_of_given_datasets_are_chosen_as_those_of_files(tiny, tmp_path):
         zoo.evaluate(tmp_path / "texts", data=tmp_path / "one.txt", columns=["text"])
 
 
+def test_columns_of_given_datasets_are_found_in_any_order_and_their_rows_checked():
+    tags, texts = find_task("token-classification").kinds, find_task("language-modeling").kinds
+    words = given_examples(Dataset.from_dict({"tags": ["O B-X", "O"], "tokens": ["by Ann", "no"]}), tags)
+    assert words[:] == {"tokens": [["by", "Ann"], ["no"]], "tags": [["O", "B-X"], ["O"]]}
+    for columns in (
+        {"document": [4, 5], "text": ["a dog", "a cat"]},
+        {"title": ["t"] * 2, "document": ["a dog", "a cat"]},
+    ):
+        given = given_examples(Dataset.from_dict(columns), texts)
+        assert given.column_names == ["text", "document"] and given["text"][:] == ["a dog", "a cat"]
+    with pytest.raises(DataError, match="the given dataset, row 2: column 'text' is empty"):
+        given_examples(Dataset.from_dict({"text": ["a dog", None]}), texts)
+    with pytest.raises(DataError, match="the given dataset, row 1: 1 tokens and 2 labels"):
+        given_examples(Dataset.from_dict({"tokens": [["Ann"]], "tags": [["O", "O"]]}), tags)
+    read = find_task("translation").load(columns=["pt", "en"]).train
+    assert given_examples(read, find_task("translation").kinds) is read
+
+
 @pytest.mark.parametrize("names", [["pos", "neg"], ["LABEL_0", "LABEL_1"], ["pos", "none", "neg"]])
 def test_a_given_classifier_is_trained_on_its_own_labels(names, tmp_path):
     sentences = Dataset.from_dict({"text": ["good film", "bad film"] * 20, "label": ["pos", "neg"] * 20})

@@ -23,7 +23,7 @@ from zoo.data.tasks import DataSource, DataTask, Score, full_path, split_name
 from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.scores import perplexity_of
-from zoo.data.tasks.sources import given_examples
+from zoo.data.tasks.sources import are_parts, given_examples
 from zoo.data.tasks.tables import Column
 from zoo.data.tasks.text_task import RawTextTask
 from zoo.training.answers import Answer, answers_of, write_report
@@ -227,7 +227,7 @@ def chosen_examples(
     if isinstance(data, Dataset):
         if not len(data):
             raise DataError("the given dataset has no examples")
-        if "document" not in data.column_names and {*(trained_on.columns or ())} <= {*data.column_names}:
+        if not are_parts(data) and {*(trained_on.columns or ())} <= {*data.column_names}:
             columns = trained_on.columns if columns is None else columns
         return given_examples(data, task.kinds, columns), "given examples"
     if data is None and heldout is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -15,9 +16,9 @@ from zoo.data.corpora.sources import HELDOUT_NAMES, TRAIN_NAMES
 from zoo.registry import CORPORA
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
-from .mapped import values_of
-from .reading import PAIR, READERS, documents, read_table, table_of
-from .tables import NUMBERS, Column, Kind, Table, chosen_columns
+from .mapped import ROWS_AT_ONCE, values_of
+from .reading import PAIR, READERS, documents, read_table, rows_of, table_of
+from .tables import NUMBERS, Column, Kind, Table, checked_rows, chosen_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -229,6 +230,7 @@ def find_files(folder: Path, names: Sequence[str]) -> list[Path]:
     return next(filter(None, shards), []) or [find_file(folder, names)]
 
 
+LISTS = (Kind.TOKENS, Kind.TAGS)  # Kinds of columns with a list in each row
 ANSWERS = (Kind.LABEL, Kind.TAGS)  # Kinds of columns by which a text that is held out is not another one
 
 
@@ -256,17 +258,31 @@ def given_examples(examples: Any, kinds: Sequence[Kind], columns: Sequence[Colum
         return examples
     names, owner = [name for name in examples.column_names if name not in NUMBERS.values()], "the given dataset"
     is_text = len(kinds) == 1
-    if columns is None and ("document" in names if is_text else len(names) == len(kinds)):
-        chosen = names
-    else:
-        chosen = chosen_columns(names, kinds, columns, owner)
-        examples = documents(examples[chosen[0]]) if is_text else examples.select_columns(chosen)
-    for name, kind in zip(chosen, kinds, strict=False):
-        feature = examples.features.get(name)
-        if kind in ANSWERS and getattr(getattr(feature, "feature", feature), "dtype", None) != "string":
-            labels = table_of(examples.select_columns(name), owner, [name], [kind]).column(0)
-            examples = examples.remove_columns(name).add_column(name, labels).select_columns(examples.column_names)
+    if is_text and columns is None and are_parts(examples):
+        return examples.select_columns(["text", "document"])
+    is_read = examples.info.description and len(names) == len(kinds) < len(examples.column_names)  # from a file
+    if columns is None and is_read:
+        return examples
+    chosen = chosen_columns(names, kinds, columns, owner)
+    examples = examples.select_columns(chosen)
+    if is_text:
+        return documents(table_of(examples, owner, chosen, kinds).column(0))
+    parts = (
+        examples.select(range(i, min(i + ROWS_AT_ONCE, len(examples)))) for i in range(0, len(examples), ROWS_AT_ONCE)
+    )
+    deque(checked_rows(owner, chosen, kinds, enumerate(rows_of(parts, chosen), start=1), "row"), maxlen=0)
+    for name, kind in zip(chosen, kinds, strict=True):
+        feature = examples.features[name]
+        inner = getattr(feature, "feature", None)
+        if (inner is not None) != (kind in LISTS) or getattr(inner or feature, "dtype", None) != "string":
+            values = table_of(examples.select_columns(name), owner, [name], [kind]).column(0)
+            examples = examples.remove_columns(name).add_column(name, values).select_columns(examples.column_names)
     return examples
+
+
+def are_parts(examples: Dataset) -> bool:
+    """Whether a dataset has texts, and for each the document that it is a part of."""
+    return {"text", "document"} <= {*examples.column_names}
 
 
 def contents(examples: Dataset, kinds: Sequence[Kind]) -> Iterator[tuple[str, ...]]:
