@@ -55,6 +55,13 @@ def kinds(processes: int) -> dict[str, object]:
     return train_on(data, processes, "gpt-bert-style", "masked-next-token:block_size=16", **given)
 
 
+def best(processes: int) -> dict[str, object]:
+    """Keep the best checkpoint of a run that gets worse, and that has no folder."""
+    pairs = TASKS.get("translation").load().train
+    given = {"load_best_model_at_end": True, "max_steps": 2, "save_steps": 1, "learning_rate": 1.0}
+    return train_on(Splits(pairs.select(range(43)), pairs.select(range(43, 56))), processes, "pre-norm", **given)
+
+
 def train_on(data: Splits, processes: int, *what: str, **changed: object) -> dict[str, object]:
     arguments = {**ARGUMENTS, "per_device_train_batch_size": TOGETHER // processes, **changed}
     result = train(*what, data=data, **arguments)
@@ -63,6 +70,7 @@ def train_on(data: Splits, processes: int, *what: str, **changed: object) -> dic
         "losses": [entry["loss"] for entry in report.history],
         "heldout": [report.heldout_loss, report.train_tokens, report.train_loss],
         "outputs": result.outputs,
+        "best": report.best_step,
     }
 
 
@@ -96,7 +104,7 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     found = {"two": run(folder / "two", 2), "resumed on two": run(folder / "one", 2, resume=True, force=True)}
     found["unlogged"] = run(folder / "unlogged on two", 2, **UNLOGGED)
-    found["kinds"] = kinds(2)
+    found |= {"kinds": kinds(2), "best": best(2)}
     AcceleratorState._reset_state(reset_partial_state=False)
     found["sharded"] = sharded(folder / "sharded")
     if PartialState().is_main_process:

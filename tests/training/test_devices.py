@@ -10,7 +10,7 @@ from preloaded import run_ranks
 from safetensors.torch import load_file
 from torch import Tensor
 from torch._dynamo.utils import counters
-from training.on_two import UNLOGGED, UNTIED, kinds, run
+from training.on_two import UNLOGGED, UNTIED, best, kinds, run
 
 import zoo
 from zoo.base.errors import ConfigError
@@ -31,18 +31,19 @@ def test_two_processes_come_to_what_one_comes_to(tmp_path):
     """DDP and FSDP2: losses, tokens, outputs, weights; checkpoints of two are resumed on one, and the other way."""
     one = run(tmp_path / "one", 1)
     whole = load_file(tmp_path / "one" / "model.safetensors")
-    others = {"sharded": run(tmp_path / "untied", 1, **UNTIED), "kinds": kinds(1)}
+    others = {"sharded": run(tmp_path / "untied", 1, **UNTIED), "kinds": kinds(1), "best": best(1)}
     others["unlogged"] = run(tmp_path / "unlogged", 1, **UNLOGGED)
     forget(tmp_path / "one", 6)
     run_ranks(2, [str(SCRIPT), str(tmp_path)])
     found = torch.load(tmp_path / "found.pt")
     forget(tmp_path / "two", 6)
     found["resumed on one"] = run(tmp_path / "two", 1, resume=True, force=True)
+    assert others["best"]["best"] == 1
     for name, other in found.items():
         expected = others.get(name, one)
         assert other["losses"] == pytest.approx(expected["losses"], abs=1e-5), name
         assert other["heldout"] == pytest.approx(expected["heldout"], abs=1e-5), name
-        assert other["outputs"] == expected["outputs"], name
+        assert (other["outputs"], other["best"]) == (expected["outputs"], expected["best"]), name
     other_weights = load_file(tmp_path / "untied" / "model.safetensors")
     for folder, expected in (("one", whole), ("two", whole), ("sharded", other_weights)):
         weights = load_file(tmp_path / folder / "model.safetensors")

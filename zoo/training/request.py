@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedModel, TrainerCallback
 
 from zoo.base.errors import ConfigError, InputError
@@ -136,7 +137,8 @@ def places_taken(request: TrainingRequest) -> Iterator[None]:
     keeps_nothing = output_dir is None or args.process_index != 0
     alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")
     with alone, kept as place:
-        args.output_dir = str(place)
+        # Scratch folders too: every process loads the best checkpoint, which the first one saves.
+        args.output_dir, *_ = broadcast_object_list([str(place)])
         if args.process_index == 0:
             if output_dir is not None:
                 check_output(Path(output_dir), force=request.replaces)
