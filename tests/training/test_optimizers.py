@@ -186,6 +186,8 @@ BEST = {"load_best_model_at_end": True}
         ({"eval_delay": "late"}, ConfigError, "eval_delay='late' is not valid; valid: 0 and more"),
         ({"optim_args": 5}, ConfigError, "optim_args=5 is not valid; it is KEY=VALUE"),
         ({"accelerator_config": 5}, ConfigError, "accelerator_config=5 is not valid; it is names and values"),
+        ({"accelerator_config": {"split_batches": True}}, ConfigError, "{'split_batches': True} gives several process"),
+        ({"accelerator_config": {"even_batches": False}}, ConfigError, "{'even_batches': False} gives several process"),
         ({"train_sampling_strategy": "randm"}, InvalidChoiceError, "did you mean 'random'"),
         ({"max_steps": True}, ConfigError, "max_steps=True is not valid; valid: 1 and more, whole numbers"),
         ({"learning_rate": True}, ConfigError, "learning_rate=True is not valid; valid: 0 and more"),

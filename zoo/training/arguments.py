@@ -123,6 +123,9 @@ IDLE: dict[str, tuple[str, tuple[object, ...]]] = {
 }
 """Arguments, each with another one and the values of that with which it has no effect; None where it is not given."""
 
+BATCHES = {"split_batches": True, "dispatch_batches": True, "even_batches": False}
+"""Values in `accelerator_config` with which batches are miscounted, or a run of several processes fails."""
+
 CHOICES: dict[str, type[ExplicitEnum]] = {
     "optim": OptimizerNames,
     "lr_scheduler_type": SchedulerType,
@@ -217,6 +220,12 @@ def training_arguments(
         args = ZooTrainingArguments(**settings)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"training arguments are not valid: {error}") from error
+    for name, value in BATCHES.items():
+        if getattr(args.accelerator_config, name) is value:
+            raise ConfigError(
+                f"accelerator_config={{{name!r}: {value}}} gives several processes other batches than "
+                "per_device_train_batch_size has, which each of them fills: leave it out"
+            )
     if args.fp16 and args.device.type == "cpu":
         raise ConfigError(
             "fp16=True has no effect on a CPU, where accelerate computes in float32; give bf16, or leave it out"
