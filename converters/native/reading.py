@@ -113,19 +113,26 @@ def require_fit(report: dict[str, Any], name: str, model: PreTrainedModel, found
         raise ConversionError(f"{name!r} has weights that {class_name} does not read: {enumerate_names(unread)}")
 
 
+COMPUTED = ("bias", "masked_bias", "causal_mask", "rotary_emb")
+"""Names of masks and of rotations, which older classes saved in every layer."""
+
+
 def is_lost(key: str, model: PreTrainedModel) -> bool:
-    """Whether a weight that a model does not read belongs to a module with others, or to a layer after the last."""
+    """Whether a weight that a model does not read is one of a layer, or of a module with others."""
     path = key.removeprefix(f"{model.base_model_prefix}.").split(".")
     module: nn.Module = model if hasattr(model, path[0]) else model.base_model
+    in_layer = False
     for part in path[:-1]:
         children = dict(module.named_children())
         if part not in children:
             predicted = getattr(model.config, "num_nextn_predict_layers", None) or 0
-            return isinstance(module, nn.ModuleList) and part.isdecimal() and int(part) >= len(module) + predicted
+            after = isinstance(module, nn.ModuleList) and part.isdecimal() and int(part) >= len(module) + predicted
+            return after or (in_layer and part not in COMPUTED)
+        in_layer |= isinstance(module, nn.ModuleList)
         module = children[part]
         if any(True for _ in module.parameters(recurse=False)):
             return True
-    return False
+    return in_layer and path[-1] not in COMPUTED
 
 
 def is_native(source: Any, origin: str | None = None) -> bool:

@@ -371,11 +371,13 @@ def changed(folder, change):
         "model.layers.1.mlp.up_proj.weight_scale",
         "model.layers.1.self_attn.v_proj.lora_A.weight",
         "model.layers.2.input_layernorm.weight",
+        "model.layers.1.self_attn.q_norm.weight",
+        "model.layers.1.self_attn.sinks",
     ],
 )
 @pytest.mark.parametrize("task", ["causal-lm", "feature-extraction"])
 def test_weights_that_the_class_does_not_read_are_refused(name, task, tmp_path):
-    """A bias that the configuration switches off, a scale of rounded weights, an adapter's, a layer too many."""
+    """A switched-off bias, a scale of rounded weights, an adapter's, a layer too many, parts that no layer has."""
     native_model("Llama", "ForCausalLM", LLAMA).save_pretrained(tmp_path)
     changed(tmp_path, lambda tensors: {**tensors, name: torch.randn(16)})
     with pytest.raises(ConversionError, match=f"that Llama.* does not read: '?{name}"):
@@ -389,9 +391,19 @@ def test_weights_of_other_heads_are_left_out(tmp_path):
     changed(tmp_path, lambda tensors: {**tensors, **{name: torch.ones(1) for name in names}})
     assert zoo.convert(tmp_path).config.stack == "encoder"
     native_model("Llama", "ForCausalLM", {**LLAMA, "num_nextn_predict_layers": 1}).save_pretrained(tmp_path)
-    name = "model.layers.2.mlp.up_proj.weight"
-    changed(tmp_path, lambda tensors: {**tensors, name: torch.ones(1)})
+    names = ("model.layers.2.mlp.up_proj.weight", "model.layers.0.self_attn.rotary_emb.cos_cached")
+    changed(tmp_path, lambda tensors: {**tensors, **{name: torch.ones(1) for name in names}})
     assert zoo.convert(tmp_path).config.num_hidden_layers == 2
+
+
+def test_a_bert_with_relative_positions_is_refused(tmp_path):
+    """transformers 5 reads it as one with absolute positions alone."""
+    settings = {**ENCODER, "position_embedding_type": "relative_key"}
+    native_model("Bert", "ForMaskedLM", settings).save_pretrained(tmp_path)
+    name = "bert.encoder.layer.0.attention.self.distance_embedding.weight"
+    changed(tmp_path, lambda tensors: {**tensors, name: torch.randn(39, 4)})
+    with pytest.raises(ConversionError, match=f"does not read: '?{name}"):
+        zoo.convert(tmp_path)
 
 
 def test_adapters_next_to_weights_are_refused(tmp_path):
