@@ -153,7 +153,8 @@ def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
 
 def report_not_finite(checkpoint: Checkpoint) -> None:
     """Warn of weights that are NaN or infinite; they are converted as they are. Refuse those in 8 bits."""
-    weights = {name: one for name, one in checkpoint.tensors.items() if one.is_floating_point() and not one.is_meta}
+    tensors = {name: one for name, one in checkpoint.tensors.items() if not one.is_meta}
+    weights = {name: one for name, one in tensors.items() if one.is_floating_point() or one.dtype is torch.int8}
     if small := [name for name, value in weights.items() if value.dtype.itemsize < 2]:
         name, dtype = small[0], str(weights[small[0]].dtype).removeprefix("torch.")
         raise ConversionError(

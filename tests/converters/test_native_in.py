@@ -184,13 +184,13 @@ def test_missing_weights_are_named(tmp_path):
         zoo.convert(tmp_path)
 
 
-def test_weights_in_8_bits_are_refused():
-    native = native_model("GPT2", "LMHeadModel", GPT2)
-    native.transformer.h[0].attn.c_attn.weight.data = native.transformer.h[0].attn.c_attn.weight.to(torch.float8_e4m3fn)
-    with pytest.raises(
-        ConversionError, match=r"holds 1 weights in float8_e4m3fn \('transformer.h.0.attn.c_attn.weight'"
-    ):
-        zoo.convert(native)
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int8"])
+def test_weights_in_8_bits_are_refused(dtype, tmp_path):
+    name = "transformer.h.0.attn.c_attn.weight"
+    native_model("GPT2", "LMHeadModel", GPT2).save_pretrained(tmp_path)
+    changed(tmp_path, lambda tensors: {**tensors, name: tensors[name].to(getattr(torch, dtype))})
+    with pytest.raises(ConversionError, match=rf"holds 1 weights in {dtype} \('{name}'"):
+        zoo.convert(tmp_path)
 
 
 def test_what_generation_gives_no_positions_for_is_counted_alike():
