@@ -185,9 +185,11 @@ class Registry(Generic[T]):
             provider: The distribution that should bring it, where that is known.
 
         Raises:
-            MissingPluginError: When nothing has the name, and `provider` should have brought it.
+            MissingPluginError: When nothing has the name, or the zoo alone, and `provider` should have brought it.
         """
-        if provider is not None and name not in self:
+        if provider is not None and name in self and self.origin(name).built_in:  # which a plugin may replace
+            PLUGINS.load()
+        if provider is not None and (name not in self or self.origin(name).built_in):
             raise MissingPluginError(
                 f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
             )

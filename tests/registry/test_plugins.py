@@ -13,7 +13,7 @@ import pytest
 from preloaded import run_python
 
 import zoo.registry.table
-from zoo.base.errors import NameCollisionError, PluginWarning
+from zoo.base.errors import MissingPluginError, NameCollisionError, PluginWarning
 from zoo.registry import Registry
 from zoo.registry.plugins import PluginLoader, installed
 
@@ -186,6 +186,18 @@ class TestBrokenPlugins:
         positions.names()
         assert positions.get("rotary") == "mine"
         assert positions.origin("rotary").distribution == "zoo-override"
+
+    def test_a_model_with_a_replaced_part_needs_the_plugin(
+        self, positions: Positions, install: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        code = GOOD.replace('"a wave"', '"mine", override=True').replace('"wave"', '"rotary"')
+        monkeypatch.setenv("ZOO_PLUGINS", "")
+        with pytest.raises(MissingPluginError, match="'rotary' comes from the plugin 'zoo-override'"):
+            positions.get("rotary", provider="zoo-override")
+        monkeypatch.delenv("ZOO_PLUGINS")
+        monkeypatch.setattr(zoo.registry.table, "PLUGINS", PluginLoader())
+        install("zoo-override", code)
+        assert positions.get("rotary", provider="zoo-override") == "mine"
 
 
 class TestSwitch:
