@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from zoo.base.errors import NameCollisionError
 from zoo.base.folders import check_output, written_whole
 from zoo.base.manifest import MANIFEST_FILE
 from zoo.building.quantizing import Int8Model
@@ -116,6 +117,11 @@ def export(
 
 
 def find_target(name: str) -> Target:
+    if name in TARGETS and name in NATIVE:
+        raise NameCollisionError(
+            f"target {name!r} of {TARGETS.origin(name)} has the name of a model type of transformers, which is a "
+            "target already; register it by another name"
+        )
     if name in TARGETS:
         return TARGETS.get(name)
     if name not in NATIVE:

@@ -11,6 +11,7 @@ from native_models import scramble, zoo_model
 from safetensors.torch import load_file, save_file
 
 import zoo
+from zoo.base.errors import NameCollisionError
 from zoo.converters import TARGETS, EngineTarget, TargetPlan
 from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.native.declared import UnknownNativeError
@@ -82,6 +83,14 @@ def test_a_plugin_adds_a_target_and_an_engine(plain, tmp_path):
     assert lines[0].stdout == lines[1].stdout and len(lines[2].stdout.splitlines()) == len(TEXTS)
     wrong = run("generate", tmp_path / "out", "the", "--engine", "onnx")
     assert wrong.exit_code == 2 and "valid: plain-runner" in wrong.stderr
+
+
+def test_a_target_with_the_name_of_a_model_type_is_refused(plain, tmp_path):
+    TARGETS.register("gpt2", Plain())
+    for target in ("gpt2", None):
+        with pytest.raises(NameCollisionError, match=r"target 'gpt2' of .*test_targets .* name of a model type"):
+            zoo.export(zoo.build("gpt2-style@tiny", vocab_size=20), tmp_path / "out", target)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain, tmp_path, monkeypatch):
