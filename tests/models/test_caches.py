@@ -90,6 +90,14 @@ def test_a_window_bounds_the_cache_of_a_decoder():
     assert kept == [2, subject.inputs()["input_ids"].shape[1]]
 
 
+@pytest.mark.parametrize("types", [TYPES, "['full_attention', 'sliding_attention']"])
+@pytest.mark.parametrize("position", ["alibi", "t5"])
+def test_distances_are_read_in_pieces_into_a_static_cache(position, types):
+    subject = new_subject(f"pre-norm:position={position},sliding_window=3,layer_types={types}", "causal-lm")
+    given = {"cache_implementation": "static", "prefill_chunk_size": 2, "disable_compile": True}
+    assert_same_text(generate(subject, **given), generate(subject), "read in pieces = at once")
+
+
 def test_assisted_decoding_takes_back_what_a_window_has_passed():
     subject = new_subject(f"pre-norm:sliding_window=3,layer_types={TYPES}", "seq2seq-lm")
     inputs = {name: ids[:1] for name, ids in subject.inputs().items() if name == "input_ids"}

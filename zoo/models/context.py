@@ -312,7 +312,7 @@ def check_boundaries(config: ZooConfig, states: Tensor, context: Context, cu_seq
         )
 
 
-def check_distances(context: Context, is_decoder: bool) -> None:
+def check_distances(context: Context, layer_types: list[str], is_decoder: bool) -> None:
     """Refuse given positions that contradict position biases, computed from places; packed documents see their own."""
     ids, mask, cache = context.given_positions, context.attention_mask, context.cache
     if ids is None or ids.shape[1] == 1 or (mask is None and is_decoder) or is_tracing(ids):
@@ -322,22 +322,25 @@ def check_distances(context: Context, is_decoder: bool) -> None:
     seq_len = ids.shape[1]
     moved = ids - torch.arange(seq_len, device=ids.device)
     wrong = moved[:, None, :, None] != moved[:, None, None]
-    masks = mask.values() if isinstance(mask, dict) else [mask]
-    if any((wrong & visible_places(one, seq_len, cache)).any() for one in masks):
+    masks = {layer_types[0]: mask}
+    if isinstance(mask, dict):  # layers without attention have no distances
+        masks = {kind: mask[kind] for kind in layer_types if kind in mask and (is_decoder, kind) in MASKS}
+    layers = [(one, layer_types.index(kind)) for kind, one in masks.items()]
+    if any((wrong & visible_places(one, seq_len, cache, layer)).any() for one, layer in layers):
         raise InputError(
             "position_ids were given that do not count on by one within what a token sees, and this model's positions "
             "are distances of places in a row: leave position_ids out, or build the model with position='rotary'"
         )
 
 
-def visible_places(mask: Any, seq_len: int, cache: Cache | None) -> Tensor | bool:
+def visible_places(mask: Any, seq_len: int, cache: Cache | None, layer_idx: int) -> Tensor | bool:
     """Which places of the input see which, (batch_size, heads, seq_len, seq_len), or all or none of them."""
     if not isinstance(mask, Tensor):
         return mask is None
     if mask.ndim == 2:
         is_token = mask[:, None, -seq_len:].bool()
         return is_token[..., None] & is_token[..., None, :]
-    first = 0 if cache is None else cache.get_seq_length() - cache.get_mask_sizes(seq_len, 0)[1]
+    first = 0 if cache is None else cache.get_seq_length() - cache.get_mask_sizes(seq_len, layer_idx)[1]
     own = mask[..., first : first + seq_len]
     return own == 0 if own.is_floating_point() else own.bool()
 

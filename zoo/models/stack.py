@@ -95,7 +95,7 @@ class ZooStack(ZooModel):
             check_boundaries(config, inputs_embeds, context, kwargs["cu_seq_lens_q"])
         context.place(inputs_embeds, self.position, pages="cache" in kwargs)
         if self.position.has_bias:
-            check_distances(context, self.config.is_decoder)
+            check_distances(context, self.layer_types, self.config.is_decoder)
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
         if self.can_unpad and context.past_key_values is None:
