@@ -198,6 +198,17 @@ def test_each_model_is_asked_for_what_it_does(decoder: Asked, translator: Asked)
         asked.complete("A")
 
 
+def test_a_masked_language_model_that_can_write_is_refused_by_the_way_to_do_it() -> None:
+    name = "gpt-bert-style.books"
+    with Asked(name) as asked:
+        assert len(asked.client.embeddings.create(model=name, input="A").data) == 1
+        with pytest.raises(openai.BadRequestError, match="save zoo.load"):
+            asked.complete("A")
+    tokenizers = asked.served.tokenizers
+    with Asked(zoo.load(name, task="causal-lm"), tokenizer=tokenizers) as asked:
+        assert asked.complete("The house", max_tokens=4).choices[0].text
+
+
 REFUSED = {
     "prompt": [[], [""] * 129, 3, None, {}, [["a"]], [3, "a"], [10**6], [10**30], [-1], "x" * 300],
     "max_tokens": [0, -1, 10**6, 10**30, "5", 1.5, True],

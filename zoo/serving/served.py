@@ -194,9 +194,11 @@ class ServedModel:
 
     def check_writes(self) -> None:
         if not self.model.can_generate():
-            raise RefusedRequestError(
-                f"{self.names[0]} is a {type(self.model).__name__}, which writes nothing", "model"
-            )
+            name, kind = self.names[0], type(self.model).__name__
+            reason = f"{name} is a {kind}, which writes nothing"
+            if getattr(self.model.config, "masked_next_token", False):
+                reason = f"{name} is served as a {kind}; save zoo.load(MODEL, task='causal-lm') to let it write"
+            raise RefusedRequestError(reason, "model")
 
     @torch.no_grad()
     def write(self, job: Job, emit: Callable[[Piece], object], stopped: Callable[[], bool]) -> list[int]:
