@@ -49,8 +49,9 @@ def generate(
     """Let a trained model write: translations by an encoder-decoder, continuations by a language model.
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), a repository on the Hub, or an
-    export for another engine. Texts come from the command line, from --file, or from standard input, one a line; one
-    output a line comes out, in the same order, and an empty line for an empty line.
+    export for another engine. Texts come from the command line, from --file, or from standard input, one a line.
+    Outputs come in the same order, each followed by a line break, and an empty line for an empty line. An output may
+    itself have line breaks; --json keeps outputs apart.
     """
     lines = read_lines(texts, file)
     options = once([*((name, value) for name, value in flags.items() if value is not None), *generation])
