@@ -78,6 +78,7 @@ PRESENT = {
     ("grokking", None),
     ("ladder", None),
     ("length", None),
+    ("length-lm", None),
     ("lr-robustness", None),
     ("mad", None),
     ("quirks", None),
