@@ -232,7 +232,8 @@ class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
         self.position().check(seen + input_ids.shape[1], position_ids)
         mask = self.mask(attention_mask, input_ids, seen)
         if self.position().has_bias:
-            check_distances(Context(mask, None, None, given_positions=position_ids), is_decoder=True)
+            context = Context(mask, None, None, given_positions=position_ids)
+            check_distances(context, ["full_attention"], is_decoder=True)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
         outputs, cache = self.run(WHOLE, given, past_key_values)
         logits, loss = outputs["logits"], None
