@@ -187,12 +187,8 @@ class Registry(Generic[T]):
         Raises:
             MissingPluginError: When nothing has the name, or the zoo alone, and `provider` should have brought it.
         """
-        if provider is not None and name in self and self.origin(name).built_in:  # which a plugin may replace
-            PLUGINS.load()
-        if provider is not None and (name not in self or self.origin(name).built_in):
-            raise MissingPluginError(
-                f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
-            )
+        if provider is not None:
+            self._check_provider(name, provider)
         entry = self._entry(name)
         for deprecated in dict.fromkeys((self._items[name].deprecated, entry.deprecated)):
             if deprecated is not None:
@@ -200,6 +196,15 @@ class Registry(Generic[T]):
         if isinstance(entry.held, Reference):
             entry.held = entry.held.load()
         return entry.held  # type: ignore[return-value]
+
+    def _check_provider(self, name: str, provider: str) -> None:
+        """Load plugins where the zoo itself has the name, which one of them may replace."""
+        if name in self and self.origin(name).built_in:
+            PLUGINS.load()
+        if name not in self or self.origin(name).built_in:
+            raise MissingPluginError(
+                f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
+            )
 
     def canonical(self, name: str) -> str:
         """The name under which a thing is listed, by its name or an alias."""
