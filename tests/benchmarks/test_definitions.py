@@ -56,10 +56,10 @@ def test_the_score_that_decides_is_one_of_the_task_or_a_loss() -> None:
         assert one.score in {*scores, "heldout_loss"} or one.tests or one.timed
 
 
-def test_all_together_take_about_twelve_hours_and_books_more() -> None:
+def test_all_together_take_about_fourteen_hours_and_books_more() -> None:
     minutes = {name: one.minutes for name, one in ALL.items()}
     assert minutes.pop("ladder") < 40 * 60 and minutes.pop("english") < 4 * 60
-    assert 8 * 60 < sum(minutes.values()) < 12.5 * 60
+    assert 8 * 60 < sum(minutes.values()) < 14 * 60
 
 
 def test_patterns_match_existing_names() -> None:

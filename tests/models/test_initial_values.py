@@ -85,6 +85,7 @@ PRESENT = {
     ("recall", None),
     ("speed", None),
     ("english", None),
+    ("translation-en-pt", "600 steps"),
     *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
 }
 """Benchmarks, or conditions of them, with rows of the present initial values."""

@@ -78,7 +78,7 @@ class Benchmark:
         version: Raised with every change that changes results; rows of other versions are not compared.
         summary: Its question, in a sentence.
         minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
-            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours, without
+            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 14 hours, without
             those on books.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
         variants: Names of variants, the baseline first; also patterns: `*` in a name, `pre-norm:position=*` for every
