@@ -198,7 +198,7 @@ class Registry(Generic[T]):
         return entry.held  # type: ignore[return-value]
 
     def _check_provider(self, name: str, provider: str) -> None:
-        """Load plugins where the zoo itself has the name, which one of them may replace."""
+        """Load plugins that may replace a name of the zoo; raise where `provider` brought none."""
         if name in self and self.origin(name).built_in:
             PLUGINS.load()
         if name not in self or self.origin(name).built_in:

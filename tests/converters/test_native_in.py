@@ -193,6 +193,15 @@ def test_weights_in_8_bits_are_refused(dtype, tmp_path):
         zoo.convert(tmp_path)
 
 
+def test_weights_of_a_live_model_in_8_bits_are_refused():
+    native = native_model("GPT2", "LMHeadModel", GPT2)
+    native.transformer.h[0].attn.c_attn.weight.data = native.transformer.h[0].attn.c_attn.weight.to(torch.float8_e4m3fn)
+    with pytest.raises(
+        ConversionError, match=r"holds 1 weights in float8_e4m3fn \('transformer.h.0.attn.c_attn.weight'"
+    ):
+        zoo.convert(native)
+
+
 def test_what_generation_gives_no_positions_for_is_counted_alike():
     """OPT counts positions from the mask, also where a cache holds the padding."""
     native = native_model("OPT", "ForCausalLM", OPT)

@@ -187,6 +187,7 @@ BEST = {"load_best_model_at_end": True}
         ({"optim_args": 5}, ConfigError, "optim_args=5 is not valid; it is KEY=VALUE"),
         ({"accelerator_config": 5}, ConfigError, "accelerator_config=5 is not valid; it is names and values"),
         ({"accelerator_config": {"split_batches": True}}, ConfigError, "{'split_batches': True} gives several process"),
+        ({"accelerator_config": {"dispatch_batches": True}}, ConfigError, "{'dispatch_batches': True} gives several"),
         ({"accelerator_config": {"even_batches": False}}, ConfigError, "{'even_batches': False} gives several process"),
         ({"train_sampling_strategy": "randm"}, InvalidChoiceError, "did you mean 'random'"),
         ({"max_steps": True}, ConfigError, "max_steps=True is not valid; valid: 1 and more, whole numbers"),
