@@ -258,7 +258,7 @@ def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers,
 def test_held_out_texts_may_hold_any_end_of_a_line(tokenizers, tmp_path, monkeypatch):
     """JSON leaves some of them as they are, U+2028 for instance."""
     found: list[str] = []
-    monkeypatch.setattr("zoo.data.corpora.near_duplicates.NearDuplicates", lambda texts, _: found.extend(texts) or ())
+    monkeypatch.setattr("zoo.data.corpora.shard_worker.NearDuplicates", lambda texts, _: found.extend(texts) or ())
     source, held = jsonl(tmp_path / "a.jsonl", DOCUMENTS), "Held\u2028out\x85 alone."
     folder = tmp_path / "out"
     prepare(source, tokenizers, folder, heldout=jsonl(tmp_path / "b.jsonl", [held]), progress=False)

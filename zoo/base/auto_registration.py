@@ -43,7 +43,6 @@ def is_watched(name: str) -> bool:
 
 
 def half_imported() -> list[str]:
-    """List the watched modules that are being imported."""
     return [
         name
         for name, module in list(sys.modules.items())
@@ -84,12 +83,10 @@ class AutoRegistration:
         return None
 
     def begin(self) -> None:
-        """Note that the import of a watched module begins."""
         with self._lock:
             self._under_way += 1
 
     def end(self, name: str) -> None:
-        """Note that the import of a watched module has ended, well or not."""
         with self._lock:
             self._under_way -= 1
             outermost = not self._under_way
@@ -98,14 +95,12 @@ class AutoRegistration:
 
     def _settle(self, ended: str | None = None) -> None:
         """Run what is due, unless an import that began before this watcher was installed is still under way."""
-        while (due := self._next_due()) and not set(half_imported()) - {ended}:
+        while due := next((module for module in tuple(self._pending) if module in sys.modules), None):
+            if set(half_imported()) - {ended}:
+                return
             # Forgetting it first keeps the imports that registration itself makes from starting it again.
-            function = self._pending.pop(due, None)
-            if function is not None:
+            if (function := self._pending.pop(due, None)) is not None:
                 _register(function, library=due.partition(".")[0])
-
-    def _next_due(self) -> str | None:
-        return next((module for module in tuple(self._pending) if module in sys.modules), None)
 
 
 class _WatchedLoader:

@@ -26,6 +26,14 @@ def read_json(file: Path) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def read_object(file: Path) -> dict[str, Any]:
+    """Read an object from a JSON file, or raise CheckpointError."""
+    try:
+        return {**read_json(file)}
+    except (OSError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{file} is not valid JSON of an object, or cannot be read: {error}") from error
+
+
 def read_mapping(file: Path) -> dict[str, Any]:
     """Read an object from a JSON file; an empty one where there is none, or none that can be read."""
     try:
@@ -115,8 +123,8 @@ def write_file(file: Path, content: str | bytes) -> None:
             raise
 
 
-def write_json(file: Path, value: Any) -> Path:
-    write_file(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def write_json(file: Path, value: Any, indent: int | None = 2) -> Path:
+    write_file(file, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
     return file
 
 

@@ -63,9 +63,8 @@ def check_output(folder: Path, *, force: bool = False) -> None:
         check_writable(place)
     if folder.is_dir() and any(folder.iterdir()):
         if not force:
-            raise OutputExistsError(
-                f"folder {str(folder)!r} is not empty; choose another one, or force its replacement (--force)"
-            )
+            problem = f"folder {str(folder)!r} is not empty"
+            raise OutputExistsError(f"{problem}; choose another one, or force its replacement (--force)")
         check_replaceable(folder, USUAL_FILES)
 
 
@@ -80,15 +79,12 @@ def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
         )
     others = [name for name in names if name not in {*files, MANIFEST_FILE} and os.path.lexists(folder / name)]
     if others:
-        raise OutputExistsError(
-            f"{where} holds what the zoo did not write and would replace: {enumerate_names(others)}; move it elsewhere"
-        )
+        problem = f"{where} holds what the zoo did not write and would replace: {enumerate_names(others)}"
+        raise OutputExistsError(f"{problem}; move it elsewhere")
     changed = changed_files(folder, files)
     if changed:
-        raise OutputExistsError(
-            f"{where} holds files that were changed since the zoo wrote them: {enumerate_names(changed)}; move them "
-            "elsewhere"
-        )
+        problem = f"{where} holds files that were changed since the zoo wrote them: {enumerate_names(changed)}"
+        raise OutputExistsError(f"{problem}; move them elsewhere")
 
 
 @contextmanager
@@ -164,9 +160,8 @@ def held_alone(folder: Path, what: str) -> Iterator[None]:
     lock_file = folder.with_name(f".{folder.name}.{LOCK}")
     with locked(lock_file, wait=False) as ours:
         if not ours:
-            raise OutputExistsError(
-                f"another process is {what} {str(folder)!r}; wait for its end, or choose another output folder"
-            )
+            problem = f"another process is {what} {str(folder)!r}"
+            raise OutputExistsError(f"{problem}; wait for its end, or choose another output folder")
         try:
             yield
         finally:

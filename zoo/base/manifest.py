@@ -102,7 +102,6 @@ def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def describe(file: Path) -> Written:
-    """Size and hashes of a file."""
     return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
 
 
@@ -160,11 +159,8 @@ def check_code(folder: Path) -> None:
 def verified(folder: Path, *, strict: bool = True) -> Iterator[None]:
     """Compare a folder's weights with its manifest while they are loaded."""
     # In the Hub's cache files are links to what their hash is the name of.
-    weights = {
-        name: entry
-        for name, entry in read_manifest(folder).items()
-        if name.endswith(WEIGHTS) and not (folder / name).is_symlink()
-    }
+    files = read_manifest(folder)
+    weights = {name: files[name] for name in files if name.endswith(WEIGHTS) and not (folder / name).is_symlink()}
     with ThreadPoolExecutor(1) as pool:
         comparison = pool.submit(changed_files, folder, weights)
         yield

@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from zoo.base.errors import DataError
-from zoo.base.files import expanded, home_cache, read_json, stamp_of, write_file, written
+from zoo.base.files import expanded, home_cache, read_json, stamp_of, write_json, written
 from zoo.base.folders import locked
 from zoo.base.formats import zoo_version
 from zoo.base.manifest import sha256_of
@@ -79,8 +79,11 @@ def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
             (folder / RECORD).unlink(missing_ok=True)
             download_all(corpus, folder / DOWNLOADS, progress=progress)
             build(corpus, folder)
-            kept = stamps(folder, (file.relative_to(folder).as_posix() for file in outputs(corpus, folder)))
-            write_file(folder / RECORD, json.dumps({"definition": definition(corpus), "files": kept}) + "\n")
+            built = folder / corpus.data
+            files = [folder / DOWNLOADS / file.path for file in corpus.files]
+            files += sorted(file for file in (built.rglob("*") if built.is_dir() else [built]) if file.is_file())
+            kept = stamps(folder, (file.relative_to(folder).as_posix() for file in files))
+            write_json(folder / RECORD, {"definition": definition(corpus), "files": kept}, indent=None)
     return folder / corpus.data
 
 
@@ -91,13 +94,6 @@ def definition(corpus: Corpus) -> str:
         source = importlib.import_module(corpus.build.partition(":")[0]).__file__
         digest.update(Path(source or "").read_bytes())
     return digest.hexdigest()
-
-
-def outputs(corpus: Corpus, folder: Path) -> list[Path]:
-    """Files of a corpus that is here: downloads, and what was built of them."""
-    built = folder / corpus.data
-    found = [folder / DOWNLOADS / file.path for file in corpus.files]
-    return found + sorted(file for file in (built.rglob("*") if built.is_dir() else [built]) if file.is_file())
 
 
 def made_once(place: Path, make: Callable[[Path], object]) -> Path:
@@ -175,21 +171,15 @@ def fetch(corpus: Corpus, file: CorpusFile, partial_file: Path, place: Path) -> 
 
     copy = f"a copy may be put at {place}"
     if not corpus.url:
-        raise UnreachableDataError(
-            f"corpus {corpus.name!r} has no address for {file.path} (from {corpus.source}); {copy}"
-        )
+        where = f"{file.path} (from {corpus.source})"
+        raise UnreachableDataError(f"corpus {corpus.name!r} has no address for {where}; {copy}")
     url = f"{corpus.url}{quote(file.path)}"
     if file.size is not None and partial_file.is_file() and partial_file.stat().st_size > file.size:
         partial_file.unlink()
     try:
         with partial_file.open("ab") as stream:
-            http_get(
-                url,
-                stream,
-                resume_size=stream.tell(),
-                expected_size=file.size,
-                tqdm_class=cast(Any, partial(tqdm, disable=True)),
-            )
+            quiet = cast(Any, partial(tqdm, disable=True))
+            http_get(url, stream, resume_size=stream.tell(), expected_size=file.size, tqdm_class=quiet)
     except Exception as error:  # of several libraries
         if isinstance(error, OSError) and error.errno and error.strerror and not isinstance(error, ConnectionError):
             raise  # of the disk

@@ -40,20 +40,19 @@ def kept_corpora() -> list[Kept]:
 
 def kept_prepared() -> list[Kept]:
     """List what was prepared by itself, unfinished preparations too."""
-    return [prepared_at(place) for place in sorted((data_folder() / PREPARED).glob("*")) if place.is_dir()]
-
-
-def prepared_at(place: Path) -> Kept:
-    source, tokens = "unfinished", None
-    if (kind := place.name.partition("-")[0]) in OTHERS and not place.suffix:
-        source = OTHERS[kind]
-    elif is_prepared(place):
-        try:
-            manifest = read_manifest(place)
-            source, tokens = manifest.source, manifest.tokens
-        except DataError:
-            source = "damaged"
-    return Kept(place.name, source, tokens, size_of(place), place)
+    found = []
+    for place in sorted(place for place in (data_folder() / PREPARED).glob("*") if place.is_dir()):
+        source, tokens = "unfinished", None
+        if (kind := place.name.partition("-")[0]) in OTHERS and not place.suffix:
+            source = OTHERS[kind]
+        elif is_prepared(place):
+            try:
+                manifest = read_manifest(place)
+                source, tokens = manifest.source, manifest.tokens
+            except DataError:
+                source = "damaged"
+        found.append(Kept(place.name, source, tokens, size_of(place), place))
+    return found
 
 
 def size_of(folder: Path) -> int:

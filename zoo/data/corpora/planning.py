@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,24 +98,16 @@ class TextSource:
         left = self.aside
         for unit in units:
             taken = 0
-            for text in self.documents(unit, skip):
-                length = len(text.encode())
+            parts = (part for piece in unit for part in parts_of(piece, self.column, skip))
+            for part in (part for part in parts if part.begins and part.ends):  # whole documents
+                length = len(part.text.encode())
                 if taken and taken + length > self.aside // len(units):
                     break
-                yield text
+                yield part.text
                 taken += length
                 if taken >= left:
                     return
             left -= taken
-
-    def foreign_texts(self, skip: Skip) -> Iterator[str]:
-        for other in self.against:
-            yield from other.heldout_texts(skip)
-
-    def documents(self, unit: Iterable[Piece], skip: Skip) -> Iterator[str]:
-        """Whole documents of a shard that are not longer than a piece."""
-        parts = (part for piece in unit for part in parts_of(piece, self.column, skip))
-        return (part.text for part in parts if part.begins and part.ends)
 
     def sample(self, share: float = 1.0) -> Iterator[str]:
         """Beginnings of all shards, of equal length, without held-out documents: what a tokenizer is trained on."""
@@ -181,9 +173,8 @@ def find_source(
         return TextSource(name, plan(kept, size), held, column=column, is_divided=True)
     (file,) = files
     if file.suffix in COMPRESSED:
-        raise DataError(
-            f"nothing can be held out of one compressed text, {file}; name texts to evaluate on (--heldout)"
-        )
+        problem = f"nothing can be held out of one compressed text, {file}"
+        raise DataError(f"{problem}; name texts to evaluate on (--heldout)")
     held = [Piece(str(file), total - most)]
     return TextSource(name, plan(files, size, total - most), held, column=column, is_divided=True)
 

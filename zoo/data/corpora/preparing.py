@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base import formats
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
-from zoo.base.files import read_json, read_mapping, write_file, written
+from zoo.base.files import read_json, read_mapping, write_file, write_json, written
 from zoo.base.folders import TOKENIZER_FILE, locked
 
 from .getting import KEY_DIGITS, PREPARED, data_folder
-from .near_duplicates import datasketch
 from .planning import TextSource, find_source
-from .shard_worker import document_hash
-from .shards import Manifest, ShardRecord, id_type, is_prepared, read_manifest
+from .shard_worker import datasketch, document_hash
+from .shards import MANIFEST, Manifest, ShardRecord, id_type, is_prepared, read_manifest
 from .sources import BadLineError, Piece
 
 if TYPE_CHECKING:
@@ -109,9 +108,8 @@ class Preparation:
             place.mkdir(parents=True, exist_ok=True)
             if finished := begin(place, self.key):
                 return finished
-            hashes, number = write_heldout(
-                place, self.source.heldout_texts(self.skip), self.source.foreign_texts(self.skip)
-            )
+            others = (text for other in self.source.against for text in other.heldout_texts(self.skip))
+            hashes, number = write_heldout(place, self.source.heldout_texts(self.skip), others)
             self.tokenizers.save(place)
             write_file(place / SHARDS / TOKENIZER_FILE, self.backend)
             common = {
@@ -124,22 +122,13 @@ class Preparation:
                 **self.options,
             }
             records = encode_all(place, self.source.units, common, jobs or os.cpu_count() or 1, progress=progress)
-            manifest = Manifest(
-                self.key,
-                self.tokenizer_hash,
-                self.source.name,
-                self.options,
-                records,
-                number if self.source.aside else 0,
-            )
+            name, aside = self.source.name, number if self.source.aside else 0
+            manifest = Manifest(self.key, self.tokenizer_hash, name, self.options, records, aside)
             if not manifest.tokens:
-                aside = (
-                    "; all of it is held out: name texts to evaluate on (--heldout)"
-                    if sum(record.heldout for record in records)
-                    else ""
-                )
-                raise DataError(f"{self.source.name} holds no text to train on{aside}")
-            manifest.write(place)
+                held = any(record.heldout for record in records)
+                why = "; all of it is held out: name texts to evaluate on (--heldout)" if held else ""
+                raise DataError(f"{name} holds no text to train on{why}")
+            write_json(place / MANIFEST, asdict(manifest), indent=1)
         return manifest
 
     def skip(self, error: BadLineError) -> None:
@@ -153,15 +142,13 @@ def begin(place: Path, key: str) -> Manifest | None:
     file = place / PLAN_FILE
     if file.is_file():
         if read_mapping(file).get("key") != key:
-            raise OutputExistsError(
-                f"{place} holds another preparation (other sources, tokenizer or options); remove it, or name another "
-                "folder"
-            )
+            problem = f"{place} holds another preparation (other sources, tokenizer or options)"
+            raise OutputExistsError(f"{problem}; remove it, or name another folder")
         return read_manifest(place) if is_prepared(place) else None
     if any(place.iterdir()):
         raise OutputExistsError(f"{place} is not empty, and holds no preparation; name another folder")
     (place / SHARDS).mkdir()
-    write_file(file, json.dumps({"key": key}) + "\n")
+    write_json(file, {"key": key}, indent=None)
     return None
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from zoo.base.errors import DataError, ZooError
-from zoo.base.files import stamp_of, write_file, written
+from zoo.base.errors import ConfigError, DataError, ZooError
+from zoo.base.files import stamp_of, write_json, written
 
 from .shards import TYPES, ShardRecord, write_index
 from .sources import BadLineError, Part, Piece, cut, parts_of
@@ -24,6 +24,10 @@ from .sources import BadLineError, Part, Piece, cut, parts_of
 AT_ONCE = 1 << 20  # Characters that are encoded together
 
 HASH_BYTES = 16
+
+SHINGLE_WORDS = 5
+PERMUTATIONS = 128
+LEAST, MOST = 0.1, 0.98  # Range of similarities that an index with `PERMUTATIONS` resolves
 
 IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])
 """Whether a character is white space, by its code; U+3000 is the last that is."""
@@ -53,7 +57,6 @@ class Writer:
         self._waiting: list[tuple[str, bool, bool]] = []
 
     def add(self, part: Part) -> None:
-        """Add a document, or a part of one."""
         self.documents += part.begins
         texts = list(cut(part.text)) or [""]
         for number, text in enumerate(texts):
@@ -84,9 +87,39 @@ class Writer:
         self._waiting, self._characters = [], 0
 
 
+class NearDuplicates:
+    """Held-out documents by MinHash (Broder 1997); `similarity` is the estimated Jaccard index of five-word runs."""
+
+    def __init__(self, texts: Iterable[str], similarity: float) -> None:
+        self.similarity, self.library = similarity, datasketch(similarity)
+        self.hashes = [self.hashed(text) for text in texts]
+        self.index = self.library.MinHashLSH(similarity, PERMUTATIONS)
+        for number, one in enumerate(self.hashes):
+            self.index.insert(number, one)
+
+    def hashed(self, text: str) -> Any:
+        words = text.split()
+        runs = range(max(len(words) - SHINGLE_WORDS + 1, 1))
+        made = self.library.MinHash(PERMUTATIONS)
+        made.update_batch([" ".join(words[place : place + SHINGLE_WORDS]).encode() for place in runs])
+        return made
+
+    def __contains__(self, text: object) -> bool:
+        found = self.hashed(str(text))
+        return any(found.jaccard(self.hashes[number]) >= self.similarity for number in self.index.query(found))
+
+
+def datasketch(similarity: float) -> Any:
+    """Check the similarity, and import the library."""
+    if not LEAST <= similarity <= MOST:
+        raise ConfigError(f"near_duplicates={similarity!r} is not valid; it is between {LEAST} and {MOST}")
+    from zoo.converters.errors import require
+
+    return require("duplicates", "datasketch")
+
+
 @lru_cache(1)
 def read_tokenizer(file: str) -> Any:
-    """Read a tokenizer, which all shards have in common."""
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(file)
@@ -99,8 +132,6 @@ def run(job: dict[str, Any]) -> ShardRecord:
     heldout = {raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)}
     near: Container[str] = ()
     if (similarity := job.get("near_duplicates")) is not None and job["heldout_texts"] is not None:
-        from .near_duplicates import NearDuplicates
-
         with Path(job["heldout_texts"]).open(encoding="utf-8") as lines:
             near = NearDuplicates((json.loads(line)["text"] for line in lines), similarity)
     skipped = left_out = nearly = 0
@@ -140,7 +171,6 @@ def run(job: dict[str, Any]) -> ShardRecord:
 
 
 def check_unchanged(stamps: dict[str, list[int]]) -> None:
-    """Refuse sources that changed since the preparation began."""
     for file, stamp in stamps.items():
         if stamp_of(file) != stamp:
             raise DataError(f"{file} changed while it was prepared; prepare again when it no longer changes")
@@ -151,7 +181,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     place = Path(job["place"])
     try:
         with written(place.parent):
-            write_file(place.with_suffix(".json"), json.dumps(asdict(run(job))) + "\n")
+            write_json(place.with_suffix(".json"), asdict(run(job)), indent=None)
     except ZooError as error:
         return {"error": str(error), "exit_code": error.exit_code}
     return {}

@@ -7,13 +7,12 @@ documents. A document ends with the tokenizer's end-of-text id.
 
 from __future__ import annotations
 
-import json
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zoo.base.errors import DataError, FormatVersionError
-from zoo.base.files import read_json, read_mapping, stamp_of, write_file
+from zoo.base.files import read_json, read_mapping, stamp_of, write_json
 from zoo.base.formats import SHARDS
 from zoo.base.manifest import sha256_of
 
@@ -125,7 +124,7 @@ def verify(folder: Path, shards: Sequence[Shard]) -> None:
                 raise DataError(f"{file} is damaged: its SHA-256 is not the recorded one; {AGAIN}")
     if unknown:
         with suppress(OSError):  # a folder that cannot be written is compared each time
-            write_file(folder / VERIFIED, json.dumps({names[file]: stamps[file] for file in hashes}) + "\n")
+            write_json(folder / VERIFIED, {names[file]: stamps[file] for file in hashes}, indent=None)
 
 
 class TokenRow:
@@ -211,9 +210,6 @@ class Manifest:
     @property
     def duplicates(self) -> int:
         return sum(shard.heldout for shard in self.shards) - self.aside
-
-    def write(self, folder: Path) -> None:
-        write_file(folder / MANIFEST, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def row(self, folder: Path) -> TokenRow:
         """Open the shards after a check of their sizes, and the first time of their hashes."""

@@ -171,7 +171,6 @@ def opened(file: str) -> BinaryIO:
 
 
 def line_number(piece: Piece, number: int) -> int:
-    """Number of a line in its file, from 1."""
     if not piece.start:
         return number + 1
     before = 0
@@ -194,7 +193,6 @@ def text_of(record: Any, column: str | None) -> str:
 
 
 def reason_of(error: ValueError) -> str:
-    """Reason why a line cannot be read, in a few words."""
     if isinstance(error, UnicodeDecodeError):
         return f"not valid UTF-8 at byte {error.start}"
     if isinstance(error, json.JSONDecodeError):
@@ -210,9 +208,8 @@ def parquet_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError]
         names = parquet.schema_arrow.names
         name = column or next((name for name in TEXT_COLUMNS if name in names), None)
         if name not in names:
-            raise DataError(
-                f"{piece.file} has no column {column or ' or '.join(TEXT_COLUMNS)}; it has {', '.join(names)}"
-            )
+            problem = f"{piece.file} has no column {column or ' or '.join(TEXT_COLUMNS)}"
+            raise DataError(f"{problem}; it has {', '.join(names)}")
         groups = range(piece.start, piece.stop if piece.stop is not None else parquet.num_row_groups)
         row = sum(parquet.metadata.row_group(group).num_rows for group in range(piece.start))
         for batch in parquet.iter_batches(1000, row_groups=list(groups), columns=[name]):
@@ -254,7 +251,6 @@ def load_dataset(**given: Any) -> Any:
 
 
 def address_of(name: str) -> dict[str, str | None]:
-    """Arguments of `load_dataset` for a data set on the Hub."""
     address, _, revision = name.removeprefix(HUB).partition("@")
     repository, _, configuration = address.partition(":")
     return {"path": repository, "name": configuration or None, "revision": revision or None}

@@ -12,8 +12,7 @@ from zoo.base.errors import DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import frame_of, pieces_of, to_ids
 
-from .encoding import encoded
-from .mapped import texts_of, values_of
+from .mapped import encoded, texts_of, values_of
 from .scores import Outputs, Predictions, Score
 from .sources import Splits
 from .tables import Kind, Table, place_of
@@ -104,10 +103,8 @@ class LabelsTask(DataTask):
 
     def number(self, value: Any, examples: Dataset, row: int) -> int:
         if (label := str(value)) not in self.labels:
-            raise DataError(
-                f"{place_of(examples, row) or 'the data'}: label {label!r} is unknown; valid: "
-                f"{enumerate_names(self.labels)}{suggest(label, self.labels)}"
-            )
+            problem = f"{place_of(examples, row) or 'the data'}: label {label!r} is unknown"
+            raise DataError(f"{problem}; valid: {enumerate_names(self.labels)}{suggest(label, self.labels)}")
         return self.labels.index(label)
 
 

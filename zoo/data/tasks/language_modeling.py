@@ -17,8 +17,6 @@ from .text_task import RawTextTask, padding_of
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from .blocks import TokenBlocks
-    from .packing import PackedDocuments
 
 PACKINGS = ("blocks", "documents")
 
@@ -52,22 +50,16 @@ class LanguageModeling(RawTextTask):
         leave_open(tokenizers.source)
         return tokenizers
 
-    def blocks(
-        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int
-    ) -> TokenBlocks | PackedDocuments:
+    def blocks(self, examples: Any, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
         from .blocks import TokenBlocks
-
-        stride = self.stride if training else None
-        least = self.block_size + 1 if stride is not None else 2
-        ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
-        if self.packing == "documents":
-            return self.packed(examples, ids, tokenizers)
-        return TokenBlocks(ids, self.block_size, stride)
-
-    def packed(self, examples: Any, ids: Any, tokenizers: Tokenizers) -> PackedDocuments:
         from .packing import PackedDocuments, ends_in, pack, packed_once
         from .prepared import PreparedTexts
 
+        stride = self.stride if training else None
+        least = self.block_size + 1 if stride is not None else 2
+        ids: Any = self.row(examples, tokenizers, least=least, training=training, seed=seed)
+        if self.packing == "blocks":
+            return TokenBlocks(ids, self.block_size, stride)
         if isinstance(examples, PreparedTexts):
             segments = packed_once(ids, self.block_size, examples.folder)
         else:
@@ -82,12 +74,10 @@ class LanguageModeling(RawTextTask):
         text = "".join(examples["text"][:])
         num_bytes, lossy = len(text.encode()), "" if predictions.text in (None, text) else "|lossy"
         bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
-        read = f"block:{self.block_size}{unknown_in(predictions)}" + (
-            "" if self.packing == "blocks" else f"|packing:{self.packing}"
-        )
+        packing = "" if self.packing == "blocks" else f"|packing:{self.packing}"
+        read = f"block:{self.block_size}{unknown_in(predictions)}{packing}"
+        signature = f"bytes:{num_bytes}|{read}{lossy}"
         return {
             "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|{read}"),
-            "bits_per_byte": Score(
-                "Bits/byte", round(bits, 4), f"bytes:{num_bytes}|{read}{lossy}", higher_is_better=False
-            ),
+            "bits_per_byte": Score("Bits/byte", round(bits, 4), signature, higher_is_better=False),
         }

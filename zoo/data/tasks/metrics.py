@@ -30,25 +30,16 @@ def resampled(
     interval = None
     if n_bootstrap > 1:
         signature += f"|bs:{n_bootstrap}|seed:{SEED}"
-        low, high = np.percentile(resampled_values(counts, value_of, n_bootstrap), [50 - LEVEL / 2, 50 + LEVEL / 2])
+        generator, number, values = np.random.default_rng(SEED), len(counts), []
+        flat = counts.reshape(number, -1).astype(np.float64)
+        together = max(1, min(n_bootstrap, RESAMPLED_AT_ONCE // number))
+        for start in range(0, n_bootstrap, together):
+            # How often each example is drawn is all that the sums depend on.
+            drawn = generator.multinomial(number, np.full(number, 1 / number), size=min(together, n_bootstrap - start))
+            values.append(value_of((drawn @ flat).reshape(-1, *counts.shape[1:])))
+        low, high = np.percentile(np.concatenate(values), [50 - LEVEL / 2, 50 + LEVEL / 2])
         interval = (round(100 * float(low), 4), round(100 * float(high), 4))
     return Score(name, round(100 * value, 4), signature, interval)
-
-
-def resampled_values(
-    counts: Counts, value_of: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], n_bootstrap: int
-) -> npt.NDArray[np.float64]:
-    """Scores of resampled examples, (n_bootstrap,); arguments are those of `resampled`."""
-    generator = np.random.default_rng(SEED)
-    number = len(counts)
-    flat = counts.reshape(number, -1).astype(np.float64)
-    values = []
-    together = max(1, min(n_bootstrap, RESAMPLED_AT_ONCE // number))
-    for start in range(0, n_bootstrap, together):
-        # How often each example is drawn is all that the sums depend on.
-        drawn = generator.multinomial(number, np.full(number, 1 / number), size=min(together, n_bootstrap - start))
-        values.append(value_of((drawn @ flat).reshape(-1, *counts.shape[1:])))
-    return np.concatenate(values)
 
 
 def ratio(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -69,7 +60,6 @@ def macro_f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def accuracy_score(answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], *, n_bootstrap: int = 1) -> Score:
-    """Compute the share of labels that were answered right."""
     counts = np.array(
         [(np.equal(ours, theirs).sum(), len(theirs)) for ours, theirs in zip(answers, labels, strict=True)]
     )
@@ -87,7 +77,6 @@ def scores_of_tokens(predictions: Predictions, signature: str, *, n_bootstrap: i
 def macro_f1_score(
     answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], num_labels: int, *, n_bootstrap: int = 1
 ) -> Score:
-    """Compute the F1 of every label, and average them."""
     counts = np.zeros((len(labels), num_labels, 3), np.int64)
     for row, ours, theirs in zip(counts, answers, labels, strict=True):
         for answer, label in zip(ours, theirs, strict=True):

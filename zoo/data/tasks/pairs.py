@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import ended, to_ids
 
-from .encoding import encoded, short_enough
-from .mapped import texts_of
+from .mapped import encoded, short_enough, texts_of
 from .scores import Predictions, Score, translation_scores
 from .sources import SHIPPED
 from .tables import Kind

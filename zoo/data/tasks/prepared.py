@@ -55,9 +55,9 @@ class ShardedTexts(ABC):
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
         """Encode them, once for each tokenizer."""
 
-    @abstractmethod
     def set_aside(self) -> Splits:
         """Divide them: the last tokens choose between models, the others are trained on."""
+        raise TypeError(f"{self.description} is not prepared")
 
     @abstractmethod
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
@@ -139,9 +139,6 @@ class SourceTexts(ShardedTexts):
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
         return trained_once(train, self.source.sample(), [self.source.planned], options)
 
-    def set_aside(self) -> Splits:
-        raise TypeError(f"{self.source.name} is not prepared")
-
 
 def trained_once(
     train: Callable[[Any], Tokenizers], texts: Iterable[str], sources: Sequence[Any], options: Mapping[str, Any]
@@ -152,9 +149,8 @@ def trained_once(
 
 def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
     if heldout is not None:
-        raise DataError(
-            f"{folder} is prepared: name the held-out texts at preparation (zoo data prepare --heldout FILE)"
-        )
+        problem = f"{folder} is prepared"
+        raise DataError(f"{problem}: name the held-out texts at preparation (zoo data prepare --heldout FILE)")
     train, file = PreparedTexts(folder), folder / HELDOUT_FILE
     if not file.is_file():
         raise DataError(f"{folder} has no held-out texts; prepare it again with --heldout FILE")

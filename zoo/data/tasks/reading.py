@@ -43,9 +43,8 @@ def read_table(path: str | Path, columns: Sequence[Column] | None = None, *, kin
     file = Path(path)
     reader = READERS.get(file.suffix.lower())
     if reader is None:
-        raise DataError(
-            f"{file} has the suffix {file.suffix!r}; valid: {enumerate_names(READERS)}{suggest(file.suffix, READERS)}"
-        )
+        problem = f"{file} has the suffix {file.suffix!r}"
+        raise DataError(f"{problem}; valid: {enumerate_names(READERS)}{suggest(file.suffix, READERS)}")
     if not file.is_file():
         raise DataError(f"{file} is not a file")
     if not file.stat().st_size:
@@ -92,10 +91,8 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
             )
         for name in names:
             if header.count(name) > 1:
-                raise DataError(
-                    f"{file}, line {first}: {header.count(name)} columns are called {name!r}; rename them, or give the "
-                    "columns' numbers"
-                )
+                problem = f"{file}, line {first}: {header.count(name)} columns are called {name!r}"
+                raise DataError(f"{problem}; rename them, or give the columns' numbers")
         places, expected = [header.index(name) for name in names], len(header)
 
     def chosen() -> Iterator[Row]:

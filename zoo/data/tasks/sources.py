@@ -200,10 +200,8 @@ def read_files(files: Sequence[Path], source: str, columns: Sequence[Column] | N
         return first
     names = list(first.columns)
     if other := next((table for table in others if list(table.columns) != names), None):
-        raise DataError(
-            f"{source} cannot be joined: {other.source} has the columns {', '.join(other.columns)}, and "
-            f"{first.source} has {', '.join(names)}"
-        )
+        problem = f"{source} cannot be joined: {other.source} has the columns {', '.join(other.columns)}"
+        raise DataError(f"{problem}, and {first.source} has {', '.join(names)}")
     rows = concatenate_datasets([table.dataset().select_columns(names) for table in tables])
     rows.info.description = source
     numbers = range(1, len(rows) + 1)

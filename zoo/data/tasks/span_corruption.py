@@ -74,10 +74,8 @@ class SpanCorruption(RawTextTask):
         vocabulary, names = tokenizer.get_vocab(), map(SENTINEL.format, count())
         sentinels = [vocabulary[name] for name in takewhile(vocabulary.__contains__, names)]
         if len(sentinels) < needed:
-            raise ConfigError(
-                f"the tokenizer has {len(sentinels)} sentinels ({SENTINEL.format(0)}, {SENTINEL.format(1)}, ...), and "
-                f"block_size={self.block_size} needs {needed}"
-            )
+            problem = f"the tokenizer has {len(sentinels)} sentinels ({SENTINEL.format(0)}, {SENTINEL.format(1)}, ...)"
+            raise ConfigError(f"{problem}, and block_size={self.block_size} needs {needed}")
         marks = np.array(sentinels[:needed])
         draw = partial(without_spans, counts=self.counts, sentinels=marks, end=tokenizer.eos_token_id)
         return self.drawn(examples, tokenizers, draw, training=training, seed=seed, shortest=2)

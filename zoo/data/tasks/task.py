@@ -151,10 +151,8 @@ class DataTask(ABC):
             raise DataError(f"task {self.name!r} takes no mixture ({data}); language modelling does")
         source = self.shipped if data is None else located(data)
         if isinstance(source, str) and source in CORPORA and not Path(source).exists():
-            raise DataError(
-                f"corpus {str(source)!r} is raw text, which task {self.name!r} does not read; "
-                "language-modeling, masked-language-modeling and span-corruption do"
-            )
+            problem = f"corpus {str(source)!r} is raw text, which task {self.name!r} does not read"
+            raise DataError(f"{problem}; language-modeling, masked-language-modeling and span-corruption do")
         if source is None:
             raise DataError(f"task {self.name!r} has no data; give some (--data)")
         return load_splits(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -25,9 +26,6 @@ SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos
 """In the order of their ids, which are the defaults of [`zoo.models.ZooConfig`][]."""
 
 SPECIALS = list(SPECIAL_TOKENS.values())
-
-UNKNOWN = SPECIAL_TOKENS["unk_token"]
-
 ENDED = "$A <eos>"  # How most tokenizers frame a text
 
 
@@ -47,17 +45,10 @@ def train_bpe(
         vocab_size: Number of ids, special ones and the 256 bytes included.
         min_frequency: How often two pieces must occur side by side to become one.
     """
-    check_size(vocab_size, len(SPECIALS) + NUM_BYTES)
     if min_frequency < 0:
         raise ConfigError(f"min_frequency={min_frequency} was given for a tokenizer; valid: 0 and more")
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
-        special_tokens=SPECIALS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    return _byte_level(models.BPE(), trainer, texts, lower_case)
+    trainer = partial(trainers.BpeTrainer, min_frequency=min_frequency)
+    return byte_level(models.BPE(), trainer, texts, vocab_size, lower_case)
 
 
 @TOKENIZERS.register("unigram")
@@ -70,27 +61,22 @@ def train_unigram(
         vocab_size: Number of ids, special ones and the 256 bytes included.
         max_piece_length: Number of bytes in a piece, at most.
     """
-    check_size(vocab_size, len(SPECIALS) + NUM_BYTES)
-    trainer = trainers.UnigramTrainer(
-        vocab_size=vocab_size,
-        max_piece_length=max_piece_length,
-        special_tokens=SPECIALS,
-        unk_token=UNKNOWN,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    return _byte_level(models.Unigram(), trainer, texts, lower_case)
+    unknown = SPECIAL_TOKENS["unk_token"]
+    trainer = partial(trainers.UnigramTrainer, max_piece_length=max_piece_length, unk_token=unknown)
+    return byte_level(models.Unigram(), trainer, texts, vocab_size, lower_case)
 
 
-def _byte_level(
-    model: models.Model, trainer: trainers.Trainer, texts: Iterable[str], lower_case: bool
+def byte_level(
+    model: models.Model, trainer: Callable[..., Any], texts: Iterable[str], vocab_size: int, lower_case: bool
 ) -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(model)
+    check_size(vocab_size, len(SPECIALS) + NUM_BYTES)
+    tokenizer, alphabet = Tokenizer(model), pre_tokenizers.ByteLevel.alphabet()
     if lower_case:
         tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(texts, trainer)
+    options = {"vocab_size": vocab_size, "special_tokens": SPECIALS, "show_progress": False}
+    tokenizer.train_from_iterator(texts, trainer(initial_alphabet=alphabet, **options))
     return wrap(tokenizer)
 
 
@@ -99,12 +85,9 @@ def train_word(
     texts: Iterable[str], *, vocab_size: int | None = None, min_frequency: int = 2, lower_case: bool = False
 ) -> PreTrainedTokenizerFast:
     """Collect words and punctuation marks, at most `vocab_size` with special ones; what is rare is unknown."""
-    check_size(vocab_size, len(SPECIALS) + 1)
     splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
     pieces = pre_tokenizers.Sequence(splits)
-    normalizer = _composed(lower_case)
-    tokens = ranked(counted(texts, normalizer, pieces), min_frequency)[:vocab_size]
-    return whole_tokens(tokens, normalizer, pieces, decoders.WordPiece())
+    return collected(texts, pieces, decoders.WordPiece(), vocab_size, min_frequency, lower_case)
 
 
 @TOKENIZERS.register("character")
@@ -112,16 +95,10 @@ def train_character(
     texts: Iterable[str], *, vocab_size: int | None = None, min_frequency: int = 1, lower_case: bool = False
 ) -> PreTrainedTokenizerFast:
     """Collect characters, at most `vocab_size` with special ones; what is rare is unknown."""
-    check_size(vocab_size, len(SPECIALS) + 1)
-    normalizer = _composed(lower_case)
-    tokens = ranked(counted(texts, normalizer, CHARACTERS), min_frequency)[:vocab_size]
-    return whole_tokens(tokens, normalizer, CHARACTERS, decoders.Fuse())
+    return collected(texts, CHARACTERS, decoders.Fuse(), vocab_size, min_frequency, lower_case)
 
 
-CHARACTERS = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-"""Cuts a text into its characters, line breaks among them."""
-
-
+CHARACTERS = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")  # Cuts a text into characters, line breaks among them
 NUM_BYTES = 256
 
 
@@ -131,13 +108,21 @@ def check_size(vocab_size: int | None, least: int) -> None:
         raise ConfigError(f"vocab_size={vocab_size!r} was given for a tokenizer; valid: {least} and more")
 
 
-def _composed(lower_case: bool) -> normalizers.Normalizer:
-    return normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
-
-
-def ranked(counts: Counter[str], min_frequency: int) -> list[str]:
+def collected(
+    texts: Iterable[str],
+    pieces: pre_tokenizers.PreTokenizer,
+    decoder: decoders.Decoder,
+    vocab_size: int | None,
+    min_frequency: int,
+    lower_case: bool,
+) -> PreTrainedTokenizerFast:
+    """Make a tokenizer of the pieces of texts, the most frequent first, and those as frequent in alphabetical order."""
+    check_size(vocab_size, len(SPECIALS) + 1)
+    normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
+    counts = counted(texts, normalizer, pieces)
     frequent = [piece for piece, count in counts.items() if count >= min_frequency and piece not in SPECIALS]
-    return [*SPECIALS, *sorted(frequent, key=lambda piece: (-counts[piece], piece))]
+    tokens = [*SPECIALS, *sorted(frequent, key=lambda piece: (-counts[piece], piece))][:vocab_size]
+    return whole_tokens(tokens, normalizer, pieces, decoder)
 
 
 D2L_SPECIALS = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>"}
@@ -159,9 +144,8 @@ def train_d2l_word(
     """
     check_size(vocab_size, len(D2L_SPECIALS) + 1)
     spaces = [normalizers.Replace(Regex("[\u202f\u00a0]"), " "), normalizers.Lowercase()]
-    normalizer = normalizers.Sequence(spaces)
     splits = [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(Regex("[,.!?][^,.!?]*"), "isolated")]
-    pieces = pre_tokenizers.Sequence(splits)
+    normalizer, pieces = normalizers.Sequence(spaces), pre_tokenizers.Sequence(splits)
     words = counted(texts, normalizer, pieces).most_common()
     kept = [word for word, count in words if count >= min_frequency and word not in D2L_SPECIALS.values()]
     tokens = [*D2L_SPECIALS.values(), *kept][:vocab_size]
@@ -198,12 +182,8 @@ def wrap(
     tokenizer.post_processor = TemplateProcessing(
         single=frame, special_tokens=[(token, tokenizer.token_to_id(token)) for token in framing]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        clean_up_tokenization_spaces=False,
-        model_input_names=["input_ids", "attention_mask"],
-        **specials,
-    )
+    options = {"clean_up_tokenization_spaces": False, "model_input_names": ["input_ids", "attention_mask"]}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options, **specials)
 
 
 def leave_open(tokenizer: PreTrainedTokenizerFast) -> None:

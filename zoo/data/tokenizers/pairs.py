@@ -78,7 +78,6 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """Read one tokenizer, as transformers does."""
     try:
         tokenizer = reader(folder).from_pretrained(folder)
         tokenizer("")  # which some settings that can be read do not survive

@@ -17,11 +17,11 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..encoding import short_rows
+from ..mapped import short_rows
 from ..scores import Outputs
 from ..task import register_task
 from ..text_task import with_labels
-from .task import Synthetic
+from .rules import Synthetic
 
 if TYPE_CHECKING:
     from datasets import Dataset
