@@ -25,7 +25,7 @@ from zoo.base.errors import (
     ZooWarning,
     enumerate_names,
 )
-from zoo.base.files import read_json
+from zoo.base.files import read_object
 from zoo.base.folders import RECORD_FILE
 from zoo.base.formats import BUNDLE, DISTRIBUTION
 from zoo.base.manifest import CODE_FILE, check_code
@@ -106,11 +106,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
 
 
 def load_with(
-    folder: Path,
-    config: ZooConfig,
-    model_class: type[ZooPreTrainedModel],
-    task: str | None,
-    options: dict[str, Any],
+    folder: Path, config: ZooConfig, model_class: type[ZooPreTrainedModel], task: str | None, options: dict[str, Any]
 ) -> ZooPreTrainedModel:
     """Load a checkpoint for another task or with options, which may leave some weights new and random."""
     sizes = changed_sizes(config, options)
@@ -128,9 +124,8 @@ def load_with(
     except RuntimeError as error:
         if "ignore_mismatched_sizes" not in str(error):
             raise
-        raise CheckpointError(
-            f"{folder} has weights of other sizes than {asked} asks for; what may be changed is {', '.join(SIZES)}"
-        ) from error
+        problem = f"{folder} has weights of other sizes than {asked} asks for"
+        raise CheckpointError(f"{problem}; what may be changed is {', '.join(SIZES)}") from error
     new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
     if new:
         warnings.warn(
@@ -170,24 +165,14 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{other_content(folder)}")
     saved = read_object(file)
     if (model_type := saved.get("model_type")) != MODEL_TYPE:
-        raise CheckpointError(
-            f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}; "
-            "zoo.convert reads other models"
-        )
+        problem = f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}"
+        raise CheckpointError(f"{problem}; zoo.convert reads other models")
     if (generation := folder / GENERATION_CONFIG_NAME).is_file():
         read_object(generation)  # transformers reads none of a damaged file
     if (bundle := folder / BUNDLE.place).is_file():
         content = read_object(bundle)
         BUNDLE.check(content, bundle, content.get(DISTRIBUTION))
     return saved
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Read an object from a JSON file, or raise CheckpointError."""
-    try:
-        return {**read_json(file)}
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{file} is not valid JSON of an object: {error}") from error
 
 
 def saved_config(folder: Path) -> ZooConfig:
@@ -215,9 +200,8 @@ def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
     model_class = getattr(api, str(architectures[0]), None)
     if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
         valid = enumerate_names(sorted({saved_as.__name__ for _, saved_as in TASK_CLASSES.values()}))
-        raise CheckpointError(
-            f"{folder} was saved as {architectures[0]!r}, which is none of the zoo's classes: {valid}"
-        )
+        problem = f"{folder} was saved as {architectures[0]!r}, which is none of the zoo's classes"
+        raise CheckpointError(f"{problem}: {valid}")
     return model_class
 
 

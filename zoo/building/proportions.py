@@ -13,21 +13,12 @@ SIZES = {
 """The words that the setting `sizes` takes."""
 
 OF_WIDTH = (
-    "intermediate_size",
-    "moe_intermediate_size",
-    "shared_expert_intermediate_size",
-    "q_lora_rank",
-    "kv_lora_rank",
+    *("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "q_lora_rank", "kv_lora_rank"),
 )
 """Sizes proportional to `hidden_size`."""
 
 OF_HEAD = (
-    "head_dim",
-    "qk_nope_head_dim",
-    "v_head_dim",
-    "linear_head_dim",
-    "linear_key_head_dim",
-    "linear_value_head_dim",
+    *("head_dim", "qk_nope_head_dim", "v_head_dim", "linear_head_dim", "linear_key_head_dim", "linear_value_head_dim"),
 )
 """Sizes proportional to `hidden_size / num_attention_heads`."""
 
@@ -68,7 +59,6 @@ def follow(
 
 
 def scaled(size: int, factor: Fraction) -> int:
-    """Multiply a size, to the nearest valid number."""
     return min(max(1, round(size * factor)), WIDEST)
 
 

@@ -72,7 +72,6 @@ def first_line(documented: Any) -> str:
 
 
 def member_docs(kind: type[Enum]) -> dict[str, str]:
-    """Read the strings below the members of an enumeration."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     docs = {}

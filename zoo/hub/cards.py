@@ -13,13 +13,14 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from zoo.base.errors import ZooError
+from zoo.base.files import read_object
 from zoo.base.formats import installed_version
 from zoo.base.manifest import CODE_FILE
 from zoo.models.fields import stated
 
 from .addresses import MAIN, Address
 from .client import LIBRARY
-from .folders import CONFIG, WEIGHTS, read_object
+from .folders import CONFIG, WEIGHTS
 from .pulling import is_distribution
 
 LENGTH = 128  # Tokens of the text, or of source and target each, on which operations are counted
@@ -36,9 +37,11 @@ def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     one_stack = "decoder" if config.get("is_decoder") else "encoder"
     stack = "encoder-decoder" if config.get("is_encoder_decoder") else one_stack
     heads = _pair(config, "num_attention_heads", "decoder_attention_heads")
+    wide = config.get("head_dim")
     biases = "with biases" if config.get("attention_bias") else "without biases"
     inner = _pair(config, "intermediate_size", "decoder_intermediate_size")
     shared = ["source and target shared"] if config.get("share_encoder_decoder_embeddings") else []
+    tied = "tied to the output" if config.get("tie_word_embeddings") else "not tied"
     axes = {
         "Variant": f"`{config['variant']}`",
         "Stack": row("stack", stack),
@@ -47,14 +50,10 @@ def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
         "Vocabulary": _pair(config, "vocab_size", "decoder_vocab_size"),
         "Positions": row("positions", f"{config.get('position')}, up to {config.get('max_position_embeddings')}"),
         "Norm": f"{config.get('norm')}, placed: {config.get('norm_placement')}",
-        "Attention": row(
-            "attention", f"{config.get('attention')}, {heads} heads, {config.get('head_dim')} wide", biases
-        ),
+        "Attention": row("attention", f"{config.get('attention')}, {heads} heads, {wide} wide", biases),
         "Feed-forward": row("feed_forward", f"{config.get('feed_forward')}, {config.get('hidden_act')}, {inner} wide"),
         "Residual": row("residual") or "plain",
-        "Embeddings": row(
-            "embeddings", "tied to the output" if config.get("tie_word_embeddings") else "not tied", *shared
-        ),
+        "Embeddings": row("embeddings", tied, *shared),
         "Output": row("output") or None,
         "Other settings": row("other") or None,
     }
@@ -113,6 +112,7 @@ class CardFacts:
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
+    from zoo.converters.bundle import code_section
     from zoo.models.checkpoint_files import saved_shapes
 
     config = read_object(folder / CONFIG)
@@ -132,15 +132,12 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         known["limits"] = (*known["limits"], EARLIER)
     results = [eval_result(result, pipeline) for result in facts.eval_results]
     name = address.repo_id.rpartition("/")[2]
-    variant = config.get("variant")
-    data = ModelCardData(
-        license=facts.license,
-        library_name=LIBRARY,
-        pipeline_tag=pipeline,
-        tags=list(dict.fromkeys(tag for tag in (LIBRARY, variant, *facts.tags) if tag)),
-        model_name=name,
-        eval_results=results or None,
-    )
+    tags = list(dict.fromkeys(tag for tag in (LIBRARY, config.get("variant"), *facts.tags) if tag))
+    about: dict[str, Any] = {"license": facts.license, "library_name": LIBRARY, "pipeline_tag": pipeline, "tags": tags}
+    opening = f"A model of type `{shown.get('model_type', 'unknown')}`, pushed with the transformer-zoo."
+    if "variant" in shown:
+        opening = f"A `{shown['variant']}` Transformer of the transformer-zoo."
+    data = ModelCardData(**about, model_name=name, eval_results=results or None)
     card = ModelCard.from_template(
         data,
         template_path=str(TEMPLATE),
@@ -149,12 +146,12 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         address=str(address),
         revision_argument="" if address.revision == MAIN else f', revision="{address.revision}"',
         text=as_text,
-        opening=_opening(shown),
+        opening=opening,
         auto_class=auto_class,
         axes=describe_axes(shown),
         parameters=about_model.pop("parameters") or sum(map(prod, shapes.values())),
         has_code="auto_map" in config,
-        code=code_of(folder),
+        code=code_section(folder) if (folder / CODE_FILE).is_file() else "",
         native=facts.native,
         space=facts.space,
         recipe=dict(facts.recipe),
@@ -166,15 +163,6 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         **{**known, "limits": (*map(as_text, facts.limits), *known["limits"])},
     )
     return str(card)
-
-
-def code_of(folder: Path) -> str:
-    """The section about the code that a folder brings, empty if it brings none."""
-    if not (folder / CODE_FILE).is_file():
-        return ""
-    from zoo.converters.bundle import code_section
-
-    return code_section(folder)
 
 
 def as_text(value: Any) -> str:
@@ -263,14 +251,6 @@ def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
     return versions
 
 
-def _opening(config: Mapping[str, Any]) -> str:
-    if "variant" in config:
-        return f"A `{config['variant']}` Transformer of the transformer-zoo."
-    return f"A model of type `{config.get('model_type', 'unknown')}`, pushed with the transformer-zoo."
-
-
 def eval_result(result: EvalResult | Mapping[str, Any], pipeline: str | None) -> EvalResult:
     """An evaluation result of the Hub's client, of the given task if it names none."""
-    if isinstance(result, EvalResult):
-        return result
-    return EvalResult(**{"task_type": pipeline or "other", **result})
+    return result if isinstance(result, EvalResult) else EvalResult(**{"task_type": pipeline or "other", **result})

@@ -10,29 +10,27 @@ import hashlib
 import io
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from huggingface_hub.hf_api import RepoFile
 
-BLOCK = 1 << 20
 SHA1, SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_of(content: Path | bytes) -> str:
-    return _digest(hashlib.sha256(), content)
+    return _digest(hashlib.sha256, content)
 
 
 def git_id_of(content: Path | bytes) -> str:
     """The name that git gives a file's content: the sha1 of "blob", its size and itself."""
     size = len(content) if isinstance(content, bytes) else content.stat().st_size
-    return _digest(hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False), content)
+    return _digest(lambda: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False), content)
 
 
-def _digest(digest: hashlib._Hash, content: Path | bytes) -> str:
+def _digest(new: Callable[[], hashlib._Hash], content: Path | bytes) -> str:
     with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, new).hexdigest()
 
 
 def checksum_of(entry: RepoFile) -> str:
@@ -44,7 +42,6 @@ def checksum_of(entry: RepoFile) -> str:
 
 
 def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
-    """Whether a content is the one that the Hub lists."""
     if isinstance(content, Path) and not content.is_file():
         return False
     size = len(content) if isinstance(content, bytes) else content.stat().st_size

@@ -54,10 +54,8 @@ class Hub:
     def ask(self, purpose: str, address: Address | None, call: Callable[[], T], *, client_retries: bool = False) -> T:
         """Make a request, again if need be."""
         try:
-            bounded = budget()(call)
-            answer = persist(
-                bounded, self.retry_policy, client_retries=client_retries, first_contact=not self._answered
-            )
+            retries = {"client_retries": client_retries, "first_contact": not self._answered}
+            answer = persist(budget()(call), self.retry_policy, **retries)
             self._answered = True
             return answer
         except Exception as error:
@@ -81,7 +79,14 @@ class Hub:
         if isinstance(cause, RevisionNotFoundError):
             return RevisionMissingError(f"{repo_id} has no revision {self._revisions(address)}")
         if isinstance(cause, HfHubHTTPError) and answer in (UNAUTHORIZED, FORBIDDEN):
-            return self._refused(cause, answer, where, purpose)
+            detail = f" ({without_secrets(cause.server_message, self._secret)})" if cause.server_message else ""
+            if answer == FORBIDDEN:
+                problem = f"the token in use is not allowed what is needed while {purpose}"
+                return HubAccessError(f"{problem} at {where}{detail}")
+            if isinstance(cause, RepositoryNotFoundError):
+                problem = f"{where} does not exist, or is private and no valid token was sent"
+                return HubAccessError(f"{problem}: `hf auth login` or HF_TOKEN")
+            return HubAccessError(f"the Hub does not accept the token in use, or needs one, while {purpose}{detail}")
         if isinstance(cause, RepositoryNotFoundError):
             return HubAccessError(f"{where} does not exist, or is private and the token in use may not see it")
         if passes(error):
@@ -97,16 +102,6 @@ class Hub:
             file = f" {error.filename}" if error.filename else ""
             return HubError(f"{os.strerror(error.errno)}{file}, while {purpose} ({where})")
         return None
-
-    def _refused(self, cause: HfHubHTTPError, answer: int | None, where: str, purpose: str) -> HubAccessError:
-        detail = f" ({without_secrets(cause.server_message, self._secret)})" if cause.server_message else ""
-        if answer == FORBIDDEN:
-            return HubAccessError(f"the token in use is not allowed what is needed while {purpose} at {where}{detail}")
-        if isinstance(cause, RepositoryNotFoundError):
-            return HubAccessError(
-                f"{where} does not exist, or is private and no valid token was sent: `hf auth login` or HF_TOKEN"
-            )
-        return HubAccessError(f"the Hub does not accept the token in use, or needs one, while {purpose}{detail}")
 
     def _revisions(self, address: Address | None) -> str:
         """The revision that is missing, with branches and tags in its place where the Hub lists them."""
@@ -181,20 +176,13 @@ def list_hub(owner: str, *, token: str | bool | None = None, retry_policy: Retry
     """
     hub = Hub(token, retry_policy)
     hub.reach()
-    found = hub.ask(
-        f"listing the models of {owner}",
-        None,
-        lambda: list(hub.api.list_models(author=owner, filter=LIBRARY)),
-        client_retries=True,
-    )
-    models = [
-        HubModel(
-            repo_id=model.id,
-            pipeline=model.pipeline_tag,
-            tags=tuple(tag for tag in model.tags or () if tag != LIBRARY),
-            private=bool(model.private),
-            last_modified=model.last_modified.isoformat() if model.last_modified else None,
-        )
-        for model in found
-    ]
-    return sorted(models, key=lambda model: model.repo_id)
+
+    def models() -> list[HubModel]:
+        found = []
+        for model in hub.api.list_models(author=owner, filter=LIBRARY):
+            tags = tuple(tag for tag in model.tags or () if tag != LIBRARY)
+            changed = model.last_modified.isoformat() if model.last_modified else None
+            found.append(HubModel(model.id, model.pipeline_tag, tags, bool(model.private), changed))
+        return sorted(found, key=lambda model: model.repo_id)
+
+    return hub.ask(f"listing the models of {owner}", None, models, client_retries=True)

@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
 
 from zoo.base.interrupts import interruptible
 
@@ -65,30 +66,32 @@ class Change:
         """
         api, repo_id = self.hub.api, self.address.repo_id
         additions = [CommitOperationAdd(file.path, file.content) for file in self.files]
-        deletions = [CommitOperationDelete(path) for path in self.deleted]
+        operations: list[Any] = [*additions, *(CommitOperationDelete(path) for path in self.deleted)]
         known_requests = self._pull_requests() if self.create_pr else {}
+        # Pull requests are opened against the main branch, which the client wants to be left out then.
+        revision = None if self.create_pr else self.address.revision
+        at: dict[str, Any] = {"revision": revision, "create_pr": self.create_pr}
 
         def upload() -> None:
-            api.preupload_lfs_files(
-                repo_id, additions, revision=self._revision, create_pr=self.create_pr, free_memory=False
-            )
+            api.preupload_lfs_files(repo_id, additions, **at, free_memory=False)
 
         def commit() -> Landed:
+            options: dict[str, Any] = {**at, "commit_message": self.message, "parent_commit": self.parent}
             try:
-                made = api.create_commit(
-                    repo_id,
-                    [*additions, *deletions],
-                    commit_message=self.message,
-                    revision=self._revision,
-                    create_pr=self.create_pr,
-                    parent_commit=self.parent,
-                )
+                made: CommitInfo = api.create_commit(repo_id, operations, **options)
             except Exception as error:
                 stale = status(error) == STALE_PARENT
                 unread = isinstance(error, HubError)  # the answer, which may have been a confirmation
                 if not (stale or unread or passes(error)) or _was_never_sent(error):
                     raise
-                if landed := self._find_if_asked(known_requests):
+                try:
+                    landed = self._find(known_requests)
+                except HubError as unanswered:
+                    raise UnconfirmedCommitError(
+                        f"the Hub did not answer the commit to {self.address}, which may have been made or not; look "
+                        f"at {self._history_page}, then push again: {unanswered}"
+                    ) from None
+                if landed:
                     return landed
                 if stale:
                     raise HubConflictError(
@@ -118,11 +121,6 @@ class Change:
     def _history_page(self) -> str:
         return f"{self.hub.api.endpoint}/{self.address.repo_id}/commits/{self.address.revision}"
 
-    @property
-    def _revision(self) -> str | None:
-        """Pull requests are opened against the main branch, which the client wants to be left out then."""
-        return None if self.create_pr else self.address.revision
-
     def _pull_requests(self) -> dict[str, str]:
         """The newest commit of every pull request, by its reference."""
 
@@ -131,16 +129,6 @@ class Change:
             return {ref.ref: ref.target_commit for ref in found.pull_requests or ()}
 
         return self.hub.ask("listing pull requests", self.address, refs)
-
-    def _find_if_asked(self, known_requests: dict[str, str]) -> Landed | None:
-        """Look for the commit; raise UnconfirmedCommitError if the Hub cannot be asked."""
-        try:
-            return self._find(known_requests)
-        except HubError as error:
-            raise UnconfirmedCommitError(
-                f"the Hub did not answer the commit to {self.address}, which may have been made or not; look at "
-                f"{self._history_page}, then push again: {error}"
-            ) from None
 
     def _find(self, known_requests: dict[str, str]) -> Landed | None:
         """Look whether the commit landed although its answer did not."""
@@ -181,10 +169,8 @@ class Change:
                     stacklevel=4,
                 )
                 return landed
-        raise IntegrityError(
-            f"commit {landed.commit} was made, but by the Hub's list {self.address} does not hold what was sent; the "
-            f"commit before it is {self.parent}"
-        )
+        problem = f"commit {landed.commit} was made, but by the Hub's list {self.address} does not hold what was sent"
+        raise IntegrityError(f"{problem}; the commit before it is {self.parent}")
 
 
 def _was_never_sent(error: Exception) -> bool:

@@ -52,16 +52,19 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
 def _deliver(snapshot: Path, files: list[str], folder: Path, source: str) -> None:
     stage = folder / STAGE
     finish_delivery(folder)
-    earlier = _earlier(folder)
+    earlier: dict[str, str | None] = {}  # files of an earlier pull into the folder, with their hashes
+    if (folder / RECORD).is_file():
+        earlier = _read(folder / RECORD)[1]
+    elif any(entry.name not in (STAGE, LOCK) for entry in folder.iterdir()):
+        raise OutputExistsError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
     _refuse_collisions(folder, set(files) - set(earlier), earlier)
     shutil.rmtree(stage, ignore_errors=True)
     try:
         for path in files:
             (stage / FILES / path).parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(stage / FILES / path):
-                raise OutputExistsError(
-                    f"{source} has two files {path!r} but for upper and lower case; {folder} holds one"
-                )
+                problem = f"{source} has two files {path!r} but for upper and lower case"
+                raise OutputExistsError(f"{problem}; {folder} holds one")
             shutil.copyfile(snapshot / path, stage / FILES / path)
         hashes = {path: quick_hash(stage / FILES / path) for path in files}
         journal = {"source": source, "files": hashes, "stale": sorted(set(earlier) - set(files))}
@@ -110,7 +113,12 @@ def _read(file: Path) -> tuple[str, dict[str, str | None], list[str]]:
 
 def _refuse_collisions(folder: Path, new: Iterable[str], earlier: Mapping[str, str | None]) -> None:
     """Refuse to replace what no pull has brought or what was changed since, and to write through links."""
-    taken = [path for path, digest in earlier.items() if _is_changed(folder / path, digest)]
+    taken = []
+    for path, digest in earlier.items():
+        file = folder / path
+        is_known = digest is not None and os.path.lexists(file)
+        if is_known and not (file.is_file() and quick_hash(file) == digest):
+            taken.append(path)
     for path in sorted(new):
         parents = [folder / parent for parent in list(PurePosixPath(path).parents)[:-1]]
         blocked = any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in parents)
@@ -121,19 +129,3 @@ def _refuse_collisions(folder: Path, new: Iterable[str], earlier: Mapping[str, s
             f"{folder} holds {enumerate_names(taken)}, which this pull would replace or remove, and which no pull "
             "has brought there or which was changed since; move it away, or choose another folder"
         )
-
-
-def _is_changed(file: Path, digest: str | None) -> bool:
-    if digest is None or not os.path.lexists(file):
-        return False
-    return not file.is_file() or quick_hash(file) != digest
-
-
-def _earlier(folder: Path) -> dict[str, str | None]:
-    """The files of an earlier pull into the folder, with their hashes."""
-    record = folder / RECORD
-    if not record.is_file():
-        if any(entry.name not in (STAGE, LOCK) for entry in folder.iterdir()):
-            raise OutputExistsError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
-        return {}
-    return _read(record)[1]

@@ -83,7 +83,6 @@ class RemoteCodeError(HubInputError):
 
 
 def without_secrets(text: object, token: str | bool | None = None) -> str:
-    """Remove access tokens from a text."""
     line = printable(" ".join(str(text).split()))
     if isinstance(token, str) and token:
         line = line.replace(token, "***")

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.base.errors import CheckpointError, enumerate_names, raised_as
-from zoo.base.files import files_in_index, read_json
+from zoo.base.files import files_in_index, read_object
 from zoo.base.folders import EVALUATIONS_FILE, RESULT_FILE
 
 from .errors import SecretError, UnsafeWeightsError
@@ -59,7 +58,6 @@ def _holds(file: PushedFile, token: bytes) -> bool:
 
 
 def known_patterns(text: str) -> Iterator[str]:
-    """Find secrets by how they look."""
     shown_by = warnings.showwarning
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     from detect_secrets.core.scan import scan_line
@@ -134,28 +132,21 @@ def files_to_push(folder: Path) -> tuple[list[PushedFile], list[str]]:
     """Files of a folder that belong to a model, and the paths of all others, which are not pushed; both sorted."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; push takes a model, a checkpoint's folder or an export")
-    found = {
-        file.relative_to(folder).as_posix(): file
-        for file in sorted(folder.rglob("*"))
-        if file.is_symlink() or file.is_file()
-    }
+    files = (file for file in sorted(folder.rglob("*")) if file.is_symlink() or file.is_file())
+    found = {file.relative_to(folder).as_posix(): file for file in files}
     if CONFIG not in found:
         raise CheckpointError(f"{folder} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(found)}")
     code = _code_of(folder)
     kept = [path for path, file in found.items() if path in code or _belongs_to_a_model(path, file)]
     if not list(filter_repo_objects(kept, allow_patterns=list(EXPORTED_WEIGHTS))):
-        raise UnsafeWeightsError(
-            f"{folder} has no weights that can be pushed, which are {', '.join(EXPORTED_WEIGHTS)}; it holds: "
-            f"{enumerate_names(found)}"
-        )
+        problem = f"{folder} has no weights that can be pushed, which are {', '.join(EXPORTED_WEIGHTS)}"
+        raise UnsafeWeightsError(f"{problem}; it holds: {enumerate_names(found)}")
     if links := [path for path in kept if found[path].is_symlink()]:
-        raise CheckpointError(
-            f"{enumerate_names(links)} in {folder} would be pushed and is a link, which may lead to what is not meant "
-            "to be; copy the file there instead"
-        )
+        problem = f"{enumerate_names(links)} in {folder} would be pushed and is a link"
+        raise CheckpointError(f"{problem}, which may lead to what is not meant to be; copy the file there instead")
     check_shards(folder)
-    files = [PushedFile(path, found[path].stat().st_size, found[path]) for path in kept]
-    return files, sorted(found.keys() - set(kept))
+    pushed = [PushedFile(path, found[path].stat().st_size, found[path]) for path in kept]
+    return pushed, sorted(found.keys() - set(kept))
 
 
 def _belongs_to_a_model(path: str, file: Path) -> bool:
@@ -169,16 +160,11 @@ def _belongs_to_a_model(path: str, file: Path) -> bool:
 def _code_of(folder: Path) -> set[str]:
     """Paths of the code that the configurations name, and of what that imports from its folder."""
     maps = [read_object(folder / name).get("auto_map") for name in WITH_CODE if (folder / name).is_file()]
-    classes = [
-        one
-        for named in maps
-        if isinstance(named, dict)
-        for entry in named.values()
-        for one in (entry if isinstance(entry, list) else [entry])
-    ]
+    entries = [entry for named in maps if isinstance(named, dict) for entry in named.values()]
+    classes = [name for entry in entries for name in (entry if isinstance(entry, list) else [entry])]
     modules = {str(name).partition(".")[0] for name in classes if name and "--" not in str(name)}
-    entries = {folder / f"{module}.py" for module in modules if module.isidentifier()}
-    if not (present := [entry for entry in entries if entry.is_file()]):
+    files = {folder / f"{module}.py" for module in modules if module.isidentifier()}
+    if not (present := [file for file in files if file.is_file()]):
         return set()
     from transformers.dynamic_module_utils import get_relative_import_files
 
@@ -188,18 +174,8 @@ def _code_of(folder: Path) -> set[str]:
     return {file.name for file in (*present, *imported) if file.parent == folder}
 
 
-def read_object(file: Path) -> dict[str, Any]:
-    with raised_as(CheckpointError, lambda error: f"{file} cannot be read as JSON: {error}", ValueError, OSError):
-        content = read_json(file)
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{file} holds {type(content).__name__}, not an object")
-    return content
-
-
 def check_shards(folder: Path) -> None:
-    """Require every weight file that an index names."""
     index = folder / INDEX
-    if index.is_file():
-        missing = [name for name in files_in_index(index) if not (folder / name).is_file()]
-        if missing:
-            raise CheckpointError(f"{index} names files that {folder} lacks: {enumerate_names(missing)}")
+    names = files_in_index(index) if index.is_file() else []
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise CheckpointError(f"{index} names files that {folder} lacks: {enumerate_names(missing)}")

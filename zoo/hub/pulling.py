@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from huggingface_hub import constants, hf_hub_download, snapshot_download
+from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.base.errors import ConfigError, ZooWarning, enumerate_names
-from zoo.base.files import expanded, leaves_its_folder, write_file
+from zoo.base.files import expanded, leaves_its_folder, read_object, write_file
+from zoo.base.folders import relative_files
 from zoo.base.formats import installed_version
 
 from .addresses import COMMIT, Address, parse_address
@@ -29,7 +30,7 @@ from .checksums import checksum_of, is_intact, is_intact_blob
 from .client import LIBRARY, Hub
 from .delivery import deliver
 from .errors import HubAccessError, HubError, IntegrityError, RemoteCodeError, UnsafeWeightsError
-from .folders import CONFIG, PICKLES, WEIGHTS, check_shards, read_object
+from .folders import CONFIG, PICKLES, WEIGHTS, check_shards
 from .retries import RetryPolicy
 from .session import LONGEST_ANSWER, expecting
 
@@ -68,7 +69,6 @@ def matching(files: Iterable[str], *patterns: str) -> list[str]:
 
 
 def require_weights(address: Address, files: Iterable[str], *, with_pickles: bool = False) -> None:
-    """Require weights in the safetensors format."""
     if not matching(files, WEIGHTS, *(PICKLED_WEIGHTS if with_pickles else ())):
         pickles = matching(files, *PICKLES, "*.bin")
         held = f"; it has {enumerate_names(pickles)}, which could run code when read" if pickles else ""
@@ -100,11 +100,8 @@ def warn_of_missing_plugin(config: dict[str, Any]) -> None:
     provider = config.get("provider") if config.get("model_type") == LIBRARY else None
     if provider and installed_version(str(provider)) is None:
         install = f"; `pip install {provider}` before the model is loaded" if is_distribution(provider) else ""
-        warnings.warn(
-            f"variant {config.get('variant')!r} comes from the plugin {provider!r}, which is not installed{install}",
-            MissingPluginWarning,
-            stacklevel=3,
-        )
+        missing = f"the plugin {provider!r}, which is not installed{install}"
+        warnings.warn(f"variant {config.get('variant')!r} comes from {missing}", MissingPluginWarning, stacklevel=3)
 
 
 FRESH = ".zoo-fresh"  # The cache, next to snapshots/, for repeated downloads of existing files
@@ -112,7 +109,6 @@ UNFINISHED = ".zoo-unfinished-"  # Prefix of files next to snapshots/ that mark 
 
 
 def is_unfinished(snapshot: Path) -> bool:
-    """Whether a pull of this commit has begun and not ended."""
     return _mark(snapshot).exists()
 
 
@@ -138,8 +134,11 @@ def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
         return
     shared = blob.resolve() if blob.is_symlink() else None
     blob.unlink(missing_ok=True)
-    if shared is not None and shared.is_file() and not _has_its_name(shared):
-        shared.unlink()
+    if shared is not None and shared.is_file():
+        from hf_xet import hash_files
+
+        if hash_files([str(shared)])[0].hash != shared.name:  # Xet calls a blob that repositories share by its hash
+            shared.unlink()
 
 
 @contextmanager
@@ -168,13 +167,6 @@ def adopt(fresh: Path, snapshot: Path, entry: RepoFile) -> None:
 
 def _mark(snapshot: Path) -> Path:
     return snapshot.parents[1] / f"{UNFINISHED}{snapshot.name}"
-
-
-def _has_its_name(shared: Path) -> bool:
-    """Whether a blob that repositories share is what Xet calls by its name."""
-    from hf_xet import hash_files
-
-    return bool(hash_files([str(shared)])[0].hash == shared.name)
 
 
 ATTEMPTS_TO_GET_INTACT = 3
@@ -239,21 +231,16 @@ def from_cache(
     address: Address, cache_dir: str | Path | None, *, trust_remote_code: bool, with_pickles: bool
 ) -> tuple[Path, list[str]]:
     """Find a repository in the cache, without any connection: the folder of its commit, and the files."""
+    place: dict[str, Any] = {"revision": address.revision, "cache_dir": cache_dir}
     try:
-        found = snapshot_download(
-            address.repo_id, revision=address.revision, cache_dir=cache_dir, local_files_only=True
-        )
+        folder = Path(snapshot_download(address.repo_id, local_files_only=True, **place))
     except (LocalEntryNotFoundError, OSError) as error:
-        raise HubAccessError(
-            f"{address} is not in the cache, or not completely; pull it once without offline"
-        ) from error
-    folder = Path(found)
+        problem = f"{address} is not in the cache, or not completely"
+        raise HubAccessError(f"{problem}; pull it once without offline") from error
     if is_unfinished(folder):
         raise HubAccessError(f"{address} is not completely in the cache: a pull was interrupted; pull it again")
-    present = sorted(file for file in folder.rglob("*") if file.is_symlink() or file.is_file())
-    files = [file.relative_to(folder).as_posix() for file in present]
-    damaged = [path for path in files if not is_intact_blob(folder / path)]
-    if damaged:
+    files = sorted(relative_files(folder))
+    if damaged := [path for path in files if not is_intact_blob(folder / path)]:
         raise IntegrityError(f"{address} has been damaged in the cache: {enumerate_names(damaged)}; pull it again")
     if CONFIG not in files or not matching(files, WEIGHTS, *PICKLES, "*.bin"):
         raise HubAccessError(f"{address} is not completely in the cache, which holds {enumerate_names(files)}; pull it")
@@ -285,13 +272,10 @@ class Download:
         listed = self.hub.files(self.address, commit)
         require_weights(self.address, listed, with_pickles=self.with_pickles)
         if CONFIG not in listed:
-            raise HubError(
-                f"{self.address} has no {CONFIG}, so it is no checkpoint; it holds: {enumerate_names(listed)}"
-            )
-        if listed[CONFIG].size > LONGEST_ANSWER:
-            raise HubError(
-                f"{CONFIG} of {self.address} has {listed[CONFIG].size:,} bytes by the Hub's list, and is read whole"
-            )
+            held = enumerate_names(listed)
+            raise HubError(f"{self.address} has no {CONFIG}, so it is no checkpoint; it holds: {held}")
+        if (size := listed[CONFIG].size) > LONGEST_ANSWER:
+            raise HubError(f"{CONFIG} of {self.address} has {size:,} bytes by the Hub's list, and is read whole")
         cache_dir = expanded(self.cache_dir or constants.HF_HUB_CACHE).resolve()
         repository = repo_folder_name(repo_id=self.address.repo_id, repo_type="model")
         folder = cache_dir / repository / "snapshots" / commit  # where the client puts the files of a commit
@@ -313,7 +297,14 @@ class Download:
     def _bring(self, entries: Mapping[str, RepoFile], folder: Path) -> None:
         """Have files in the cache as the Hub lists them: all are compared after the last one was downloaded."""
         commit = folder.name
-        self._require_room([entry for path, entry in entries.items() if not (folder / path).is_file()], folder)
+        missing = [entry for path, entry in entries.items() if not (folder / path).is_file()]
+        place = next(parent for parent in folder.parents if parent.is_dir())
+        needed, free = sum(entry.size for entry in missing), shutil.disk_usage(place).free
+        if needed > free:
+            raise HubError(
+                f"{enumerate_names(entry.path for entry in missing)} of {self.address} would take {needed:,} bytes by "
+                f"the Hub's list, and {place} has {free:,}; nothing of it was downloaded"
+            )
         for attempt in range(1, ATTEMPTS_TO_GET_INTACT + 1):
             if not all((folder / path).is_file() for path in entries):
                 _mark(folder).parent.mkdir(parents=True, exist_ok=True)
@@ -338,25 +329,8 @@ class Download:
                 discard_damaged(folder, entry)
         raise problem
 
-    def _require_room(self, missing: list[RepoFile], folder: Path) -> None:
-        place = next(parent for parent in folder.parents if parent.is_dir())
-        needed, free = sum(entry.size for entry in missing), shutil.disk_usage(place).free
-        if needed > free:
-            raise HubError(
-                f"{enumerate_names(entry.path for entry in missing)} of {self.address} would take {needed:,} bytes by "
-                f"the Hub's list, and {place} has {free:,}; nothing of it was downloaded"
-            )
-
     def _download(self, entry: RepoFile, commit: str) -> None:
+        timeout = min(self.hub.retry_policy.timeout, constants.HF_HUB_ETAG_TIMEOUT)
+        options: dict[str, Any] = {"revision": commit, "cache_dir": self.cache_dir, "etag_timeout": timeout}
         with expecting(commit, entry):
-            hf_hub_download(
-                self.address.repo_id,
-                entry.path,
-                revision=commit,
-                cache_dir=self.cache_dir,
-                etag_timeout=min(self.hub.retry_policy.timeout, constants.HF_HUB_ETAG_TIMEOUT),
-                token=self.hub.token,
-                endpoint=self.hub.api.endpoint,
-                library_name=LIBRARY,
-                library_version=self.hub.api.library_version,
-            )
+            self.hub.api.hf_hub_download(self.address.repo_id, entry.path, **options)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError, InputError
+from zoo.base.files import read_object
 from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
 from zoo.base.interrupts import interrupts_counted
 
@@ -22,7 +23,7 @@ from .checksums import is_intact
 from .client import LIBRARY, Hub, token_in_use
 from .commits import Change
 from .errors import HubError, KeptCardWarning, RepoIdError, RevisionMissingError, VisibilityError
-from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, read_object, refuse_secrets
+from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, refuse_secrets
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
 from .retries import RetryPolicy
 from .spaces import push_space, space_files
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
 
 
 def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
-    """Create the repository unless it is there."""
-    url = hub.ask(
-        "creating the repository", address, lambda: hub.api.create_repo(address.repo_id, private=private, exist_ok=True)
-    )
+    create = partial(hub.api.create_repo, address.repo_id, private=private, exist_ok=True)
+    url = hub.ask("creating the repository", address, create)
     if url.repo_type not in (None, "model"):
         raise HubError(f"{address.repo_id} is the name of a {url.repo_type}, so no model can have it")
     address = replace(address, repo_id=url.repo_id)
@@ -54,15 +53,11 @@ def require_repository(hub: Hub, address: Address, private: bool | None) -> Addr
 
 
 def require_branch(hub: Hub, address: Address) -> str:
-    """Create the branch unless it is there."""
     try:
         return hub.resolve(address)
     except RevisionMissingError:
-        hub.ask(
-            "creating the branch",
-            address,
-            lambda: hub.api.create_branch(address.repo_id, branch=address.revision, exist_ok=True),
-        )
+        create = partial(hub.api.create_branch, address.repo_id, branch=address.revision, exist_ok=True)
+        hub.ask("creating the branch", address, create)
         return hub.resolve(address)
 
 
@@ -80,6 +75,7 @@ def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
 
 BUNDLE = "bundle"
 NATIVE_REVISION = "native"  # The branch that holds the native export
+ATTRIBUTES = ".gitattributes"  # Files that every repository keeps
 
 
 def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
@@ -88,9 +84,6 @@ def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
         return {"target": export.target, "verified": "no", "difference": "not measured"}
     verified = "yes, without the zoo, on random padded batches"
     return {"target": export.target, "verified": verified, "difference": f"{export.difference.float32:.1e} in float32"}
-
-
-ATTRIBUTES = ".gitattributes"  # Files that every repository keeps
 
 
 @dataclass(frozen=True)
@@ -184,19 +177,9 @@ def push(
     check_branch(address, create_pr=create_pr, native=native, space=space, revisions=revisions)
     of_run = models_of_run(model) if revisions else {}
     tags = tuple(tags)
-    push_revisions = partial(
-        _push_revisions,
-        of_run,
-        tags=tags,
-        license=license,
-        recipe=recipe,
-        commit_message=commit_message,
-        with_code=with_code,
-        dry_run=dry_run,
-        allow_secrets=allow_secrets,
-        token=token,
-        retry_policy=retry_policy,
-    )
+    about: dict[str, Any] = {"tags": tags, "license": license, "recipe": recipe, "commit_message": commit_message}
+    access: dict[str, Any] = {"token": token, "retry_policy": retry_policy, "allow_secrets": allow_secrets}
+    push_revisions: Any = partial(_push_revisions, of_run, with_code=with_code, dry_run=dry_run, **about, **access)
     from zoo.converters import export
 
     with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
@@ -215,6 +198,9 @@ def push(
             if tags or license or recipe or eval_results:
                 warn_of_kept_card(folder / CARD)
         else:
+            shown = None
+            if foreign is not None:
+                shown = {"target": foreign.target, "auto_class": foreign.auto_class, "revision": NATIVE_REVISION}
             facts = CardFacts(
                 tags=tags,
                 license=license if license is not None else recorded_license(folder),
@@ -222,9 +208,7 @@ def push(
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 limits=recorded_limits(folder),
                 exports=tuple(what_was_verified(one) for one in (code, foreign) if one),
-                native=None
-                if foreign is None
-                else {"target": foreign.target, "auto_class": foreign.auto_class, "revision": NATIVE_REVISION},
+                native=shown,
                 space=bool(space),
             )
             content = write_card(code.folder if code else folder, address, facts).encode()
@@ -235,15 +219,9 @@ def push(
         if not allow_secrets:
             message_file = PushedFile("the commit message", 0, (commit_message or "").encode())
             refuse_secrets([*files.values(), *foreign_files.values(), message_file], token_in_use(token))
-        report = PushReport(
-            address.repo_id,
-            address.revision,
-            _sizes(files),
-            _sizes(foreign_files),
-            tuple(left_out),
-            dry_run=dry_run,
-            space_files={path: len(content) for path, content in page.items()},
-        )
+        sizes = (_sizes(files), _sizes(foreign_files))
+        report = PushReport(address.repo_id, address.revision, *sizes, tuple(left_out), dry_run=dry_run)
+        report = replace(report, space_files={path: len(content) for path, content in page.items()})
         if dry_run:
             return replace(report, revisions=push_revisions(address, [], overwrite_card=overwrite_card))
         hub = Hub(token, retry_policy)
@@ -266,17 +244,8 @@ def push(
         at = push_space(hub, address, page, private) if space else None
         branches = push_revisions(address, done, overwrite_card=overwrite_card)
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
-    return replace(
-        report,
-        repo_id=address.repo_id,
-        files=_sizes(files),
-        kept=kept,
-        commit=landed.commit,
-        url=url,
-        pull_request=landed.pull_request,
-        space=at,
-        revisions=branches,
-    )
+    report = replace(report, repo_id=address.repo_id, files=_sizes(files), kept=kept, space=at, revisions=branches)
+    return replace(report, commit=landed.commit, url=url, pull_request=landed.pull_request)
 
 
 @contextmanager
@@ -309,9 +278,7 @@ def check_branch(address: Address, *, create_pr: bool, **others: object) -> None
         if create_pr and others[name]:
             raise RepoIdError(f"a pull request cannot hold {what}")
     if others["native"] and address.revision == NATIVE_REVISION:
-        raise RepoIdError(
-            f"the native export replaces all files of the branch {NATIVE_REVISION!r}: give another branch"
-        )
+        raise RepoIdError(f"the native export replaces all files of the branch {NATIVE_REVISION!r}: give another")
 
 
 def with_bundle(files: dict[str, PushedFile], folder: Path, bundle: ExportReport) -> dict[str, PushedFile]:
@@ -323,13 +290,8 @@ def with_bundle(files: dict[str, PushedFile], folder: Path, bundle: ExportReport
 
 
 def warn_of_kept_card(card: str | Path) -> None:
-    """Warn that a card stays which was not written for this push."""
-    warnings.warn(
-        f"{card} is kept, and has nothing of what this push would write; overwrite_card=True (--overwrite-card) "
-        "replaces it",
-        KeptCardWarning,
-        stacklevel=3,
-    )
+    message = f"{card} is kept, and has nothing of what this push would write"
+    warnings.warn(f"{message}; overwrite_card=True (--overwrite-card) replaces it", KeptCardWarning, stacklevel=3)
 
 
 def models_of_run(model: PreTrainedModel | str | Path) -> dict[str, Path]:
@@ -337,10 +299,8 @@ def models_of_run(model: PreTrainedModel | str | Path) -> dict[str, Path]:
     place = Path(f"{Path(model)}{REVISIONS_SUFFIX}") if isinstance(model, (str, Path)) else None
     found = {} if place is None else {file.parent.name: file.parent for file in sorted(place.glob(f"*/{CONFIG}"))}
     if not found:
-        raise CheckpointError(
-            f"{place or type(model).__name__} holds no models to push as revisions; `zoo train --checkpoint-at` writes "
-            "them"
-        )
+        problem = f"{place or type(model).__name__} holds no models to push as revisions"
+        raise CheckpointError(f"{problem}; `zoo train --checkpoint-at` writes them")
     run = run_of(find_result(Path(str(model))))
     for folder in found.values():
         if run_of(find_result(folder)) != run:

@@ -98,17 +98,13 @@ def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> P
     """Write the numbers of an evaluation into the checkpoint's folder, where its model card finds them."""
     kept = {"data": data} | {key: value for key, value in evaluation.items() if key not in (*NOT_KEPT, "data")}
     kept["weights"] = weights_of(folder)
-    others = [
-        earlier
-        for earlier in find_evaluations(folder)
-        if (earlier.get("task"), earlier.get("data")) != (kept.get("task"), data)
-    ]
+    same = (kept.get("task"), data)
+    others = [one for one in find_evaluations(folder) if (one.get("task"), one.get("data")) != same]
     with recorded(folder):
         return write_json(folder / EVALUATIONS_FILE, {"evaluations": [*others, kept]})
 
 
 def recorded_license(folder: Path) -> str | None:
-    """Find the licence of weights by name."""
     found = _recorded(folder, "license")
     return None if found is None else found.lower()
 
@@ -136,26 +132,19 @@ def _recorded(folder: Path, field: str) -> str | None:
 
 
 def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
-    """Find what `zoo evaluate --save` wrote."""
     found = read_mapping(folder / EVALUATIONS_FILE).get("evaluations")
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def find_results(folder: Path) -> list[dict[str, Any]]:
     """Scores of a checkpoint: by `zoo evaluate --save`, or else by the end of its training."""
-    evaluated = [
-        result
-        for entry in find_evaluations(folder)
-        if is_of_weights(folder, entry)
-        for result in _results(
-            entry.get("task"),
-            f"{entry.get('data')}, {entry.get('examples')} examples",
-            entry.get("scores"),
-            entry.get("loss"),
-            # The Hub's client distinguishes data by this field, not by their names.
-            dataset_config=str(entry.get("data")),
-        )
-    ]
+    evaluated: list[dict[str, Any]] = []
+    for entry in find_evaluations(folder):
+        if is_of_weights(folder, entry):
+            data = str(entry.get("data"))  # by which, and not by names, the Hub's client distinguishes data
+            examples = f"{data}, {entry.get('examples')} examples"
+            about = (entry.get("task"), examples, entry.get("scores"), entry.get("loss"))
+            evaluated += _results(*about, dataset_config=data)
     return evaluated or results_of(_mapping(find_result(folder).get("report")))
 
 

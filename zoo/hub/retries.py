@@ -66,13 +66,11 @@ def origin(error: BaseException) -> BaseException:
 
 
 def status(error: BaseException) -> int | None:
-    """The status that the Hub answered with."""
     found = origin(error)
     return found.response.status_code if isinstance(found, HfHubHTTPError) else None
 
 
 def retry_after(error: BaseException) -> float:
-    """Seconds that the Hub asked to wait."""
     found = origin(error)
     return asked_wait(found.response) if isinstance(found, HfHubHTTPError) else 0.0
 

@@ -84,10 +84,8 @@ class WatchedUpload:
         except RuntimeError:
             if not self._stalled:
                 raise
-            raise HubUnreachableError(
-                f"the Hub's Xet storage took nothing for {self.longest:.0f} s while files were uploaded, so this was "
-                "given up; nothing was committed"
-            ) from None
+            problem = f"the Hub's Xet storage took nothing for {self.longest:.0f} s while files were uploaded"
+            raise HubUnreachableError(f"{problem}, so this was given up; nothing was committed") from None
         finally:
             self._ended.set()
 
@@ -273,10 +271,8 @@ class _Session:
             )
         size = headers.get(LINKED_SIZE) or (headers.get(SIZE) if response.status_code in OK else None)
         if size is not None and size != str(entry.size):
-            raise IntegrityError(
-                f"{entry.path} has {size} bytes by the Hub's answer and {entry.size} by its list; nothing of it was "
-                "downloaded"
-            )
+            problem = f"{entry.path} has {size} bytes by the Hub's answer and {entry.size} by its list"
+            raise IntegrityError(f"{problem}; nothing of it was downloaded")
 
 
 SESSION = _Session()

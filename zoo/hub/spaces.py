@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +51,13 @@ def space_files(address: Address, license: str | None = None, page: Path | None 
 def push_space(hub: Hub, address: Address, files: dict[str, bytes], private: bool | None) -> str:
     """Create or update the Space that has the model's name. Other files in it stay."""
     sdk = "gradio" if "app.py" in files else "static"
-    url = hub.ask(
-        "creating the Space",
-        address,
-        lambda: hub.api.create_repo(address.repo_id, repo_type="space", space_sdk=sdk, private=private, exist_ok=True),
-    )
+    at: dict[str, Any] = {"repo_id": address.repo_id, "repo_type": "space"}
+    create = partial(hub.api.create_repo, space_sdk=sdk, private=private, exist_ok=True, **at)
+    url = hub.ask("creating the Space", address, create)
     added = [CommitOperationAdd(path, content) for path, content in files.items()]
+    write = partial(hub.api.create_commit, operations=added, commit_message=f"Explore {address}", **at)
     try:
-        hub.ask(
-            "writing the Space",
-            address,
-            lambda: hub.api.create_commit(
-                address.repo_id, added, repo_type="space", commit_message=f"Explore {address}"
-            ),
-        )
+        hub.ask("writing the Space", address, write)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"its Space may have been written or not; look at {url}") from None
     return str(url)

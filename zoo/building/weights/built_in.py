@@ -1,5 +1,6 @@
 """Registers the weights that ship with the zoo, and well-known checkpoints of transformers' own classes on the Hub."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,7 @@ def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
     return yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
 
 
-def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
-    """Find weights that ship, complete or not; errors are reported when they are used."""
-    defined = definition_of(name, definition)
-    try:
-        record = read_record(SHIPPED / name)
-    except CheckpointError:
-        return defined
-    return replace(defined, **{fact: getattr(record, fact) for fact in MADE})
-
-
 def definition_of(name: str, definition: dict[str, Any]) -> Weights:
-    """Make the record of a definition."""
     fields = {key: value for key, value in definition.items() if key != "train"}
     arguments = tuple(str(definition.get("train", "")).split())
     command = ("zoo", "train", *arguments) if arguments else ()
@@ -43,6 +33,10 @@ def definition_of(name: str, definition: dict[str, Any]) -> Weights:
 
 
 for _name, _definition in read_definitions("shipped").items():
-    register_weights(shipped_weights(_name, _definition))
+    _weights = definition_of(_name, _definition)
+    with suppress(CheckpointError):  # which is reported when the weights are used
+        _record = read_record(SHIPPED / _name)
+        _weights = replace(_weights, **{fact: getattr(_record, fact) for fact in MADE})
+    register_weights(_weights)
 for _name, _definition in read_definitions("native").items():
     register_weights(definition_of(_name, _definition))

@@ -72,9 +72,8 @@ def refuse_word(source: str) -> None:
     with suppress(RepoIdError):
         address = parse_address(re.sub("^hf:/{0,2}", "", source))
         if Path(source).suffix.lower() not in FILE_ENDINGS:
-            raise CheckpointError(
-                f"{source!r} is no folder, file or name of weights; a repository on the Hub would be '{HUB}{address}'"
-            )
+            problem = f"{source!r} is no folder, file or name of weights"
+            raise CheckpointError(f"{problem}; a repository on the Hub would be '{HUB}{address}'")
 
 
 def locate_weights(weights: Weights, **options: Any) -> Path:
@@ -173,10 +172,8 @@ def convert_into(folder: Path, weights: Weights, source: Path) -> None:
 
     model = open_folder(source, weights.task)
     if model.config.variant != weights.variant:
-        raise CheckpointError(
-            f"{weights.source} holds a model of variant {model.config.variant!r}, and {weights.name!r} must be one of "
-            f"{weights.variant!r}"
-        )
+        problem = f"{weights.source} holds a model of variant {model.config.variant!r}"
+        raise CheckpointError(f"{problem}, and {weights.name!r} must be one of {weights.variant!r}")
     with written_whole(folder) as place:
         model.save_pretrained(place)
         carry_tokenizer(source, place)

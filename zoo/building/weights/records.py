@@ -9,7 +9,7 @@ from typing import Any
 from zoo.base.errors import CheckpointError, RegistrationError, enumerate_names
 from zoo.base.files import read_json, write_json
 from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE
-from zoo.base.manifest import MANIFEST_FILE, describe
+from zoo.base.manifest import MANIFEST_FILE, Written, changed_files, describe
 from zoo.registry import WEIGHTS, FileDigest, RecordedScore, Weights
 
 MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")  # Distributions with versions in a record
@@ -32,10 +32,8 @@ def read_record(folder: Path) -> Weights:
     try:
         fields: dict[str, Any] = read_json(file)
         files = {name: FileDigest(**digest) for name, digest in fields.pop("files").items()}
-        recorded: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
-        return Weights(**recorded, source=str(folder), files=files, scores=read_scores(folder))
+        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return Weights(**{**fields, **lists}, source=str(folder), files=files, scores=read_scores(folder))
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename} is missing, so the weights there cannot be checked") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -50,15 +48,10 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
 
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
-    scores = {
-        key: RecordedScore(
-            score["name"],
-            score["value"],
-            None if score["interval"] is None else tuple(score["interval"]),
-            score["signature"],
-        )
-        for key, score in evaluation["scores"].items()
-    }
+    scores = {}
+    for key, score in evaluation["scores"].items():
+        interval = None if score["interval"] is None else tuple(score["interval"])
+        scores[key] = RecordedScore(score["name"], score["value"], interval, score["signature"])
     return {**scores, "loss": RecordedScore("Loss", evaluation["loss"])}
 
 
@@ -85,11 +78,8 @@ def shared_files(folder: Path, weights: Weights) -> dict[str, Path]:
     """Find the stored files of weights that ship; several weights may share one."""
     if folder.parent.parent != SHARED.parent:
         return {}
-    stored = {
-        name: SHARED / f"{digest.sha256}{Path(name).suffix}"
-        for name, digest in weights.files.items()
-        if not (folder / name).is_file()
-    }
+    missing = {name: digest for name, digest in weights.files.items() if not (folder / name).is_file()}
+    stored = {name: SHARED / f"{digest.sha256}{Path(name).suffix}" for name, digest in missing.items()}
     return {name: file for name, file in stored.items() if file.is_file()}
 
 
@@ -99,12 +89,8 @@ def check_files(folder: Path, weights: Weights) -> None:
     if missing or not weights.files:
         what = enumerate_names(missing) if missing else f"a record that can be read ({RECORD_FILE})"
         raise CheckpointError(f"{weights.name} is not whole: {folder} lacks {what}; {how_to_mend(weights)}")
-    changed = [
-        name
-        for name, digest in weights.files.items()
-        if (folder / name).stat().st_size != digest.size or describe(folder / name).sha256 != digest.sha256
-    ]
-    if changed:
+    written = {name: Written(digest.size, digest.sha256) for name, digest in weights.files.items()}
+    if changed := changed_files(folder, written):
         raise CheckpointError(
             f"{weights.name} is damaged: {enumerate_names(changed)} in {folder} is not what was recorded (SHA-256); "
             f"{how_to_mend(weights)}"
