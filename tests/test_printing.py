@@ -20,9 +20,8 @@ from synthetic_comparison import made_up
 from zoo.analysis.drawing.elements import element
 from zoo.base import printed
 from zoo.base.printed import Folded, Note, Page, Part, Picture, Printed, Source, Table, Title, as_html, printable
-from zoo.cli.generate import streamer_to_stdout
+from zoo.cli.generate import line_of, streamer_to_stdout
 from zoo.cli.output import for_stdout, table, write
-from zoo.cli.predict import line_of
 from zoo.cli.reporting import describe, write_line
 from zoo.comparison.display.documents import markdown
 from zoo.comparison.display.report.page import to_html

@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import zoo as library
 from zoo.cli.generate import generate as generate_verb
-from zoo.cli.texts import read_lines
+from zoo.cli.parameters import read_lines
 from zoo.data.tasks import TASKS
 
 SETTINGS = ("hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32")

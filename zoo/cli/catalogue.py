@@ -50,27 +50,17 @@ def tasks(as_json: bool) -> None:
     from zoo.registry.names import Task
 
     heads = member_docs(Task)
-    trained: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "model_tasks": list(TASKS.get(name).model_tasks),
-            "summary": first_line(TASKS.get(name)),
-            "options": {option.name: getattr(TASKS.get(name), option.name) for option in fields(TASKS.get(name))},
-        }
-        for name in TASKS
-    ]
-    rows = [
-        (task["name"], ", ".join(task["model_tasks"]), f"{task['summary']} {options(task['options'])}".strip())
-        for task in trained
-    ]
+    trained, rows = [], []
+    for name, task in ((name, TASKS.get(name)) for name in TASKS):
+        models, summary = list(task.model_tasks), first_line(task)
+        options = {option.name: getattr(task, option.name) for option in fields(task)}
+        trained.append({"name": name, "model_tasks": models, "summary": summary, "options": options})
+        shown = f"[{', '.join(map(setting_text, options.items()))}]" if options else ""
+        rows.append((name, ", ".join(models), f"{summary} {shown}".strip()))
     headings = ("Task", "Model", "Examples, and options with defaults")
     built = (heading("What a model is built for"), table(("", ""), heads.items()))
     used = (heading("What it is trained on"), table(headings, rows))
     answer(as_json, {"models": heads, "training": trained}, *built, *used)
-
-
-def options(defaults: dict[str, object]) -> str:
-    return f"[{', '.join(map(setting_text, defaults.items()))}]" if defaults else ""
 
 
 @click.command("tokenizers")
@@ -83,13 +73,9 @@ def tokenizers(as_json: bool) -> None:
     from zoo.building.settings import first_line
     from zoo.data.tokenizers.kinds import TOKENIZERS, options_of
 
+    trained = {name: TOKENIZERS.get(name) for name in TOKENIZERS}
     kinds: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "summary": first_line(train),
-            "options": options_of(train),
-        }
-        for name, train in ((name, TOKENIZERS.get(name)) for name in TOKENIZERS)
+        {"name": name, "summary": first_line(train), "options": options_of(train)} for name, train in trained.items()
     ]
     rows = [(kind["name"], kind["summary"], ", ".join(map(setting_text, kind["options"].items()))) for kind in kinds]
     answer(as_json, kinds, table(("Kind", "What it does", "Options"), rows))
@@ -109,9 +95,7 @@ def recipes(name: str | None, as_json: bool) -> None:
     if as_json:
         write_json({one: asdict(recipe) for one, recipe in found.items()})
     elif name is None:
-        rows = [
-            (one, recipe.task, ", ".join(map(setting_text, recipe.arguments.items()))) for one, recipe in found.items()
-        ]
+        rows = [(one, recipe.task, value_text(recipe.arguments)) for one, recipe in found.items()]
         write(table(("Recipe", "Task", "Training"), rows))
     else:
         sections = [(section, value) for section, value in asdict(found[name]).items() if value]

@@ -23,12 +23,8 @@ from .parameters import (
     refuse_with,
 )
 
-METHODS = (
-    "log-probability",
-    "pseudo-log-likelihood",
-    "pseudo-log-likelihood-within-word",
-    "log-probability-after-mask",
-)
+LIKELIHOOD = "pseudo-log-likelihood"
+METHODS = ("log-probability", LIKELIHOOD, f"{LIKELIHOOD}-within-word", "log-probability-after-mask")
 
 if TYPE_CHECKING:
     from zoo.training.evaluate import Evaluation
@@ -126,14 +122,8 @@ def evaluate(
         if place is not None:
             check_writable(place)
     hide_progress_bars()
-    evaluation = run_evaluation(
-        model,
-        data=data,
-        generation=once(generation),
-        progress=not quiet and sys.stderr.isatty(),
-        report=report,
-        **options,
-    )
+    options |= {"generation": once(generation), "progress": not quiet and sys.stderr.isatty()}
+    evaluation = run_evaluation(model, data=data, report=report, **options)
     if outputs is not None and not evaluation.outputs:
         click.echo(f"{outputs} was not written: {evaluation.task} has no outputs", err=True)
     elif outputs is not None:
@@ -172,26 +162,20 @@ def show_suite(
         write(f"Spearman's correlation with people's preferences: {result.overall:.3f} ({low:.3f} to {high:.3f})")
         write(f"\n{len(result.scores):,} items, scored by {result.method}")
         return
+    spread = "{:.1f} to {:.1f}".format
     rows = [
-        (
-            name,
-            f"{one.value:.1f}",
-            "{:.1f} to {:.1f}".format(*one.interval),
-            f"{one.items:,}",
-            "█" * round(one.value / 4),
-        )
+        (name, f"{one.value:.1f}", spread(*one.interval), f"{one.items:,}", "█" * round(one.value / 4))
         for name, one in result.by("phenomenon").items()
     ]
     averaged = "phenomena" if result.average == "phenomenon" else "paradigms"
     overall = (f"mean of {len(result.by(result.average))} {averaged}", f"{result.overall:.1f}")
-    rows.append((*overall, "{:.1f} to {:.1f}".format(*result.interval), f"{len(result.scores):,}", ""))
+    rows.append((*overall, spread(*result.interval), f"{len(result.scores):,}", ""))
     write(table(("Phenomenon", "Accuracy", "95 % interval", "Items", ""), rows, right=("Accuracy", "Items")))
     ties = sum(one.ties for one in result.by("paradigm").values())
     write(f"\nscored by {result.method}; {ties:,} items with equal scores count as wrong")
 
 
 def show(evaluation: Evaluation) -> None:
-    """Print an evaluation."""
     rows = [("Loss", f"{evaluation.loss:.4f}", "")]
     if evaluation.perplexity is not None and "perplexity" not in evaluation.scores:
         rows.append(("Perplexity", f"{evaluation.perplexity:,.2f}", ""))

@@ -1,4 +1,4 @@
-"""`zoo explore`."""
+"""`zoo explore` and `zoo attention`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from .output import hide_progress_bars
-from .parameters import EXISTING_FOLDER, FOLDER, refuse_with
+from .output import hide_progress_bars, write_json
+from .parameters import EXISTING_FOLDER, FOLDER, device_option, json_option, refuse_with
 
 
 @click.command("explore")
@@ -79,3 +79,46 @@ def write_static(models: tuple[str, ...], output: Path | None, *, force: bool) -
     sizes = write_site(output, models, force=force)
     total = sum(sizes.values()) / 1e6
     click.echo(f"{output} ({len(sizes)} files, {total:.1f} MB); `python -m http.server -d {output}` serves it")
+
+
+@click.command("attention")
+@click.argument("model", metavar="MODEL")
+@click.option("--source", metavar="TEXT", required=True, help="Input of the model.")
+@click.option(
+    "--target",
+    metavar="TEXT",
+    help="Target of an encoder-decoder, by default its own greedy output; or what follows the source of a language "
+    "model.",
+)
+@click.option("-o", "--output", type=FOLDER, metavar="OUT", required=True, help="A folder.")
+@click.option("--force", is_flag=True, help="Replace pictures of an earlier run in OUT.")
+@device_option
+@json_option
+def attention(
+    model: str, source: str, target: str | None, output: Path, force: bool, device: str | None, as_json: bool
+) -> None:
+    """Draw what every layer and head of a model attends to.
+
+    MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
+    OUT gets a picture of each kind of attention (encoder.png, decoder.png, cross.png), layers row by row and heads
+    column by column, and attention.html, one page without anything from elsewhere on which every head can be looked at
+    closely.
+    """
+    from zoo.inside import attention as attend
+    from zoo.inside.heatmaps import save_attention
+
+    hide_progress_bars()
+    maps = attend(model, source, target, device=device)
+    files = save_attention(maps, output, force=force)
+    if as_json:
+        weights = {}
+        for one in maps.maps:
+            places = {"queries": one.queries, "keys": one.keys, "layers": one.layers}
+            weights[one.kind] = {**places, "weights": one.weights.tolist()}
+        result = {"model": maps.name, "source": maps.source, "output": maps.output, "files": files}
+        write_json({**result, "attention": weights})
+        return
+    if maps.output:
+        click.echo(maps.output)
+    for file in files:
+        click.echo(f"Wrote {file}")

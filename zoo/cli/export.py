@@ -1,17 +1,14 @@
-"""`zoo export`."""
+"""`zoo export` and `zoo convert`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .output import answer, table, write_json
-from .parameters import PATH, json_option, refuse_with
-
-if TYPE_CHECKING:
-    from zoo.converters import TargetPlan
+from .output import answer, echo, table, write_json
+from .parameters import PATH, Setting, json_option, once, refuse_with
 
 
 @click.command("export")
@@ -88,19 +85,12 @@ def show_plan(model: str, as_json: bool) -> None:
     loaded = load(model)
     plans = sorted([*plan_export(loaded), *plan_engines(loaded)], key=lambda plan: not plan.exact)
     tried = {name for name in TARGETS if TARGETS.get(name).by_trial}
-    rows = [
-        (plan.target, "exact" if plan.target not in tried else "by trial", how(plan))
-        if plan.exact
-        else (plan.target, "no", plan.why_not)
-        for plan in plans
-    ]
+    rows = []
+    for plan in plans:
+        how = " ".join(plan.notes) if plan.route is None else ", ".join(plan.transforms) or "renaming"
+        verdict = ("by trial" if plan.target in tried else "exact", how) if plan.exact else ("no", plan.why_not)
+        rows.append((plan.target, *verdict))
     answer(as_json, [plan.to_dict() for plan in plans], table(("Target", "", "By, or why not"), rows))
-
-
-def how(plan: TargetPlan) -> str:
-    if plan.route is None:
-        return " ".join(plan.notes)
-    return ", ".join(plan.transforms) or "renaming"
 
 
 def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
@@ -115,15 +105,80 @@ def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
         click.echo(to_page(found), nl=False)
         return
     targets = other_targets()
-    rows = [
-        (
-            row.variant,
-            row.task,
-            row.target or "bundle only",
-            (", ".join(row.transforms) or "renaming") if row.target else row.reason,
-            *map(row.cell, targets),
-        )
-        for row in found
-    ]
+    rows = []
+    for row in found:
+        how = (", ".join(row.transforms) or "renaming") if row.target else row.reason
+        rows.append((row.variant, row.task, row.target or "bundle only", how, *map(row.cell, targets)))
     headings = ("Variant", "Task", "Target", "By, or why not", *targets.values())
     answer(as_json, [row.to_dict() for row in found], table(headings, rows))
+
+
+@click.command("convert")
+@click.argument("source", type=PATH, metavar="FILE")
+@click.option("-o", "--output", required=True, type=PATH, metavar="DIR", help="The folder to save it in.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="FORMAT",
+    help="The format, e.g. vanilla, or the model type of transformers, e.g. gemma2 (docs/converters.md lists all of "
+    "them); by default found by keys or configuration.",
+)
+@click.option(
+    "--prefix",
+    default="",
+    metavar="PREFIX",
+    help="Convert the keys that begin with this, e.g. transformer., if the file has others.",
+)
+@click.option("--quirks", metavar="NAME,...", help="The original's defects to keep, by default all; '' for none.")
+@click.option("--keep-dead", is_flag=True, help="Keep weights that the original never uses.")
+@click.option(
+    "--set",
+    "settings",
+    type=Setting(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A field of the configuration that the file lacks, e.g. num_attention_heads=8; any number of times.",
+)
+@click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
+@json_option
+def convert(
+    source: Path,
+    output: Path,
+    origin: str | None,
+    prefix: str,
+    quirks: str | None,
+    keep_dead: bool,
+    settings: tuple[tuple[str, Any], ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a model of the zoo from another implementation's weights, and save it.
+
+    FILE is a .safetensors file, or a state_dict that torch.save wrote; or the folder or repository of one of
+    transformers' own models, with its tokenizer. Nothing in a file is executed. The folder is written whole
+    or not at all.
+    """
+    from zoo.base.folders import check_output, written_whole
+    from zoo.converters import convert as convert_weights
+    from zoo.converters.native.files import carry_tokenizer, folder_of
+    from zoo.converters.native.reading import is_native
+
+    check_output(output, force=force)
+    hints: dict[str, Any] = once(settings)
+    if quirks is not None:
+        hints["quirks"] = [name.strip() for name in quirks.split(",") if name.strip()]
+    if keep_dead:
+        hints["keep_dead"] = True
+    if native := is_native(source, origin) and not source.is_file():
+        source = folder_of(source)
+    model = convert_weights(source, origin, prefix=prefix, **hints)
+    with written_whole(output, force=force) as folder:
+        model.save_pretrained(folder)
+        if native:
+            carry_tokenizer(source, folder)
+    variant, kept, kind = model.config.variant, model.config.quirks, type(model).__name__
+    number, dtype = model.num_parameters(), str(model.dtype).removeprefix("torch.")
+    made = {"path": str(output.resolve()), "variant": variant, "quirks": kept, "model_class": kind}
+    made |= {"num_parameters": number, "dtype": dtype}
+    lines = (f"{output}: {variant}, {kind}, {number:,} parameters", f"  quirks: {', '.join(kept) or 'none'}")
+    echo(as_json, made, *lines)

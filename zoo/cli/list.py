@@ -59,15 +59,13 @@ def list_verb(
     """
     if owner is not None:
         if patterns or task or tag or sort or wide:
-            raise click.UsageError(
-                "--hub lists all of the owner's models: give no PATTERN, --task, --tag, --sort or --wide"
-            )
+            others = "give no PATTERN, --task, --tag, --sort or --wide"
+            raise click.UsageError(f"--hub lists all of the owner's models: {others}")
         list_models(owner, as_json=as_json)
         return
     if sort is not None and wide:
-        raise click.UsageError(
-            "--sort shows scores and verdicts in place of papers and distributions: leave out --wide"
-        )
+        shown = "scores and verdicts in place of papers and distributions"
+        raise click.UsageError(f"--sort shows {shown}: leave out --wide")
     from zoo.registry import VARIANTS
 
     variants = [VARIANTS.get(name) for name in list_variants(patterns or "*", task=task, tag=tag)]
@@ -75,23 +73,13 @@ def list_verb(
     places = {name: place for place, name in enumerate(standings)}
     variants.sort(key=lambda variant: places.get(variant.name, len(places)))
     if as_json:
-        write_json(
-            [
-                {
-                    "name": variant.name,
-                    "tasks": variant.tasks,
-                    "tags": variant.tags,
-                    "summary": variant.summary,
-                    "paper": variant.paper,
-                    "source": variant.source,
-                    "quirks": list(variant.quirks),
-                    "distribution": variant.origin.distribution,
-                    "version": variant.origin.version,
-                    **({"standing": standings.get(variant.name, (None,))[0]} if sort is not None else {}),
-                }
-                for variant in variants
-            ]
-        )
+        listed = []
+        for variant in variants:
+            one = {name: getattr(variant, name) for name in ("name", "tasks", "tags", "summary", "paper", "source")}
+            one |= {"quirks": list(variant.quirks), "distribution": variant.origin.distribution}
+            standing = {"standing": standings.get(variant.name, (None,))[0]} if sort is not None else {}
+            listed.append({**one, "version": variant.origin.version, **standing})
+        write_json(listed)
         return
     if not variants:
         wanted = " ".join(patterns)
@@ -108,9 +96,9 @@ def list_verb(
         rows = [(v.name, " ".join(v.tasks), v.summary, v.paper or "", provenance(v)) for v in variants]
         write(table(HEADINGS, rows))
         return
-    shown = HEADINGS if wide or columns >= WIDE else HEADINGS[:3]
+    headings = HEADINGS if wide or columns >= WIDE else HEADINGS[:3]
     rows = [(v.name, letters(v.tasks), v.summary, (v.paper or "").partition(",")[0], provenance(v)) for v in variants]
-    write(table(shown, [row[: len(shown)] for row in rows]))
+    write(table(headings, [row[: len(headings)] for row in rows]))
     legend = [f"{letter} {task}" for task, letter in TASK_LETTERS.items()]
     write(Text("\nTasks, the default as a capital letter:", style="dim"))
     write(*(Text(f"  {'   '.join(legend[half : half + 3])}", style="dim") for half in (0, 3)))

@@ -37,9 +37,10 @@ GROUPS = {
 
 HOMES = {
     "list": "list:list_verb",
-    "params": "summary",
+    **dict.fromkeys(("params", "coordinates"), "summary"),
     **dict.fromkeys(("settings", "tasks", "recipes", "tokenizers"), "catalogue"),
-    "pull": "push",
+    **{"attention": "explore", "claims": "bench", "convert": "export", "eject": "diff", "new": "build"},
+    **{"predict": "generate", "pull": "push"},
     **dict.fromkeys(("doctor", "env", "completion"), "machine"),
 }
 """Modules of click commands, for verbs that have none called like them."""
@@ -122,12 +123,8 @@ def end_unread() -> NoReturn:
     sys.exit(FAILURE)
 
 
-TRACEBACK_OPTION = click.Option(
-    ["--traceback"],
-    is_flag=True,
-    expose_value=False,
-    help="Show Python's traceback when something goes wrong.",
-)
+ABOUT_TRACEBACK = "Show Python's traceback when something goes wrong."
+TRACEBACK_OPTION = click.Option(["--traceback"], is_flag=True, expose_value=False, help=ABOUT_TRACEBACK)
 
 
 @click.group(

@@ -42,7 +42,6 @@ def is_read() -> bool:
 
 
 def width() -> int | None:
-    """Width of the terminal, in columns."""
     columns = console().width
     return None if columns == UNLIMITED else columns
 
@@ -95,27 +94,27 @@ def answer(as_json: bool, data: Any, *parts: RenderableType) -> None:
         write(*parts)
 
 
+def echo(as_json: bool, data: Any, *lines: str) -> None:
+    """Print data as JSON if that is asked for, else lines, which are not broken at the edge of the terminal."""
+    if as_json:
+        write_json(data)
+    else:
+        click.echo("\n".join(lines))
+
+
 def write_picture(file: Path, text: str, *, as_json: bool) -> None:
     from zoo.base.files import write_file
 
     write_file(file, text)
-    if as_json:
-        write_json({"svg": str(file)})
-    else:
-        click.echo(f"Wrote {file}")
+    echo(as_json, {"svg": str(file)}, f"Wrote {file}")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Iterable[str] = ()) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(columns))
     numbers = set(right)
     for place, column in enumerate(columns):
-        made.add_column(
-            column,
-            no_wrap=place == 0 or column in numbers,
-            justify="right" if column in numbers else "left",
-            overflow="fold",
-            style="cyan" if place == 0 else "",
-        )
+        layout: dict[str, Any] = {"style": "" if place else "cyan", "no_wrap": place == 0 or column in numbers}
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold", **layout)
     for row in rows:
         made.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
     return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from inspect import signature
@@ -12,7 +14,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
+from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError, ZooError
 from zoo.building.weights import is_saved
 from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
 from zoo.registry.corpora import BUILT_IN
@@ -157,7 +159,7 @@ def key_value_option(flag: str, name: str, help: str) -> Callable[[Decorated], D
 
 
 settings_option = key_value_option(
-    *("--set", "settings", "A field of the model's configuration (zoo settings), e.g. hidden_size=256"),
+    *("--set", "settings", "A field of the model's configuration (zoo settings), e.g. hidden_size=256")
 )
 training_option = key_value_option(
     "--training", "training", "One of transformers' training arguments, e.g. num_train_epochs=4"
@@ -168,7 +170,7 @@ decay_option = click.option(
     help="Parameters with weight decay, by default matrices; transformers is its trainer's rule, by class and name.",
 )
 generation_option = key_value_option(
-    *("--generation", "generation", "A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3"),
+    *("--generation", "generation", "A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3")
 )
 
 
@@ -251,3 +253,31 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 def svg_option(help: str) -> Callable[[Decorated], Decorated]:
     return click.option("--svg", "svg", type=FILE, metavar="FILE", help=help)
+
+
+texts_options = together(
+    click.argument("model", metavar="MODEL"),
+    click.argument("texts", nargs=-1, metavar="[TEXT...]"),
+    click.option("--file", "-f", type=EXISTING_FILE, help="A file with a text a line."),
+    click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."),
+    device_option,
+    engine_option,
+    json_option,
+)
+
+
+def read_lines(texts: Sequence[str], file: Path | None) -> Sequence[str]:
+    """The texts that were given, or the lines of a file, or else of standard input."""
+    if texts and file is not None:
+        raise click.UsageError("give TEXT or --file, not both")
+    if texts:
+        return texts
+    if file is None and sys.stdin.isatty():
+        raise click.UsageError("no text: give TEXT, --file, or something on standard input")
+    read = file.read_bytes() if file is not None else sys.stdin.buffer.read()
+    try:
+        # With universal newlines; str.splitlines also breaks at form feeds, as no editor does.
+        return [line.removesuffix("\n") for line in io.StringIO(read.decode("utf-8-sig"), newline=None)]
+    except UnicodeDecodeError as error:
+        line = read[: error.start].count(b"\n") + 1
+        raise ZooError(f"{file or 'standard input'}, line {line}: not valid UTF-8") from error

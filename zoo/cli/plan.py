@@ -90,16 +90,9 @@ def plan(
     whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
     runs = [whole if steps is None else steps * plan.tokens_per_update for plan in plans]
     if as_json:
-        write_json(
-            [
-                {
-                    **plan.to_dict(),
-                    **({} if found is None else epoch(plan, found)),
-                    **({} if run is None else run_of(plan, run)),
-                }
-                for plan, run in zip(plans, runs, strict=True)
-            ]
-        )
+        costs = [({} if found is None else epoch(plan, found)) for plan in plans]
+        whole_runs = [({} if run is None else run_of(plan, run)) for plan, run in zip(plans, runs, strict=True)]
+        write_json([plan.to_dict() | one | run for plan, one, run in zip(plans, costs, whole_runs, strict=True)])
         return
     if as_markdown:
         click.echo(planning.to_markdown(plans), nl=False)
@@ -110,11 +103,8 @@ def plan(
         turned = list(zip(planning.COLUMNS, *rows, strict=True))
         write(table(("", *(["Memory in GiB, on each"] + [""] * (len(rows) - 1))), turned))
     else:
-        write(
-            table(
-                planning.COLUMNS, rows, right=[name for name in planning.COLUMNS if name not in ("Strategy", "Bound")]
-            )
-        )
+        numbers = [name for name in planning.COLUMNS if name not in ("Strategy", "Bound")]
+        write(table(planning.COLUMNS, rows, right=numbers))
     if plans[0].cache is not None:
         write(f"\nTo generate, the cache of a sequence takes {plans[0].cache / 2**20:,.1f} MiB, in bfloat16")
     for made, run in zip(plans, runs, strict=True):
@@ -156,10 +146,8 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
         raise click.UsageError(f"{name} is no model for {run.task}, the task of {recipe}")
     own = spec.overrides.get("vocab_size", vocabulary)
     if own is None:
-        raise click.UsageError(
-            f"how large a vocabulary {recipe} has depends on the data; give its size: "
-            f"{name}{',' if ':' in name else ':'}vocab_size=N"
-        )
+        problem = f"how large a vocabulary {recipe} has depends on the data"
+        raise click.UsageError(f"{problem}; give its size: {name}{',' if ':' in name else ':'}vocab_size=N")
     if own != (vocabulary or own):
         raise click.UsageError(f"vocab_size={own} was given, and {recipe} has {vocabulary}; leave it out")
     sizes = {key: value for key, value in run.model_settings(str(spec)).items() if key != "sizes"}

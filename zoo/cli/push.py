@@ -11,7 +11,7 @@ import click
 
 from zoo.base.errors import enumerate_names
 
-from .output import table, write, write_json
+from .output import echo, table, write, write_json
 from .parameters import PATH, json_option
 
 if TYPE_CHECKING:
@@ -42,14 +42,7 @@ if TYPE_CHECKING:
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
 def push(
-    model: str,
-    repo_id: str,
-    tags: str,
-    native: str | None,
-    space: bool,
-    static: bool,
-    as_json: bool,
-    **options: Any,
+    model: str, repo_id: str, tags: str, native: str | None, space: bool, static: bool, as_json: bool, **options: Any
 ) -> None:
     """Push a checkpoint or an export to the Hugging Face Hub, in one commit.
 
@@ -61,15 +54,9 @@ def push(
         raise click.UsageError("--static is an option of --space")
     from zoo.hub import push as push_model
 
+    options["tags"] = [tag.strip() for tag in tags.split(",") if tag.strip()]
     with static_page(model, repo_id) if static else nullcontext(space) as page:
-        report = push_model(
-            model,
-            repo_id,
-            tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
-            native=native or native is not None,
-            space=page,
-            **options,
-        )
+        report = push_model(model, repo_id, native=native or native is not None, space=page, **options)
     if as_json:
         write_json(vars(report))
         return
@@ -100,7 +87,6 @@ def static_page(model: str, repo_id: str) -> Iterator[Path]:
 
 
 def write_files(report: PushReport) -> None:
-    """Print what would be pushed."""
     from zoo.hub.pushing import NATIVE_REVISION
 
     places = {
@@ -134,7 +120,4 @@ def pull(repo_id: str, local_dir: Path | None, as_json: bool, **options: Any) ->
     from zoo.hub import pull as pull_model
 
     folder = pull_model(repo_id, local_dir, **options)
-    if as_json:
-        write_json({"repo_id": repo_id, "path": str(folder)})
-    else:
-        click.echo(str(folder))
+    echo(as_json, {"repo_id": repo_id, "path": str(folder)}, str(folder))

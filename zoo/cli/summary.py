@@ -1,14 +1,15 @@
-"""`zoo summary` and `zoo params`."""
+"""`zoo summary`, `zoo params` and `zoo coordinates`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.text import Text
 
 from .output import answer, is_narrow, table
-from .parameters import VARIANT_OR_SAVED, json_option, task_option
+from .parameters import VARIANT_NAME, VARIANT_OR_SAVED, json_option, task_option
 
 WIDE = 100  # From how many columns input shapes and classes, or names and numbers of parameters, are shown
 
@@ -66,3 +67,34 @@ def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> Non
         shown = table(MODULE_HEADINGS, rows, right=MODULE_HEADINGS[2:])
     total = Text(f"\n{counted.name} for {counted.task}: {counted.total:,} parameters", style="bold")
     answer(as_json, counted.to_dict(), shown, total, *map(Text, counted.remarks(modules)))
+
+
+@click.command("coordinates")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
+@task_option()
+@click.option("--widths", default="64,128,256", show_default=True, metavar="N,N,...", help="Hidden sizes to learn at.")
+@click.option("--steps", default=4, show_default=True, type=click.IntRange(1), help="Number of updates.")
+@click.option("--parametrization", type=click.Choice(["standard", "mup"]), help="By default that of NAME.")
+@json_option
+def coordinates(
+    name: str, task: str | None, widths: str, steps: int, parametrization: str | None, as_json: bool
+) -> None:
+    """Check a parametrization: see whether what is learned grows with the width.
+
+    One batch is learned at several widths, and the logits are compared.
+    """
+    from zoo.analysis.measuring.coordinates import check_coordinates, growth
+    from zoo.base.errors import ConfigError
+
+    if not all(part.strip().isdecimal() for part in widths.split(",")):
+        raise ConfigError(f"--widths {widths} was given; it must be numbers with commas between them")
+    settings: dict[str, Any] = {} if parametrization is None else {"parametrization": parametrization}
+    sizes = tuple(sorted({int(part) for part in widths.split(",")}))
+    found = check_coordinates(name, task, widths=sizes, steps=steps, mup_base_width=min(sizes), **settings)
+    columns = ("Width", "Logits", "Change after 1 step", f"after {steps}")
+    rows = [
+        (str(one.width), f"{one.logits[0]:.3f}", f"{one.changes[0]:.3f}", f"{one.changes[-1]:.3f}") for one in found
+    ]
+    verdict = Text(f"\nThe first update's effect grows as width^{growth(found):.2f}; in muP it does not grow.")
+    data = {"growth": growth(found), "widths": [asdict(one) for one in found]}
+    answer(as_json, data, table(columns, rows, right=columns), verdict)

@@ -143,15 +143,10 @@ def train(
         if task is None and options["recipe"] is not None:
             raise click.UsageError("--streaming needs --task")
         task = f"{task or 'language-modeling'}{',' if ':' in (task or '') else ':'}streaming=true"
-    result = run_training(
-        name,
-        task,
-        settings=model_settings([*settings, *([("parametrization", parametrization)] if parametrization else [])]),
-        output_dir=folder,
-        progress=not quiet,
-        **options,
-        **arguments,
-    )
+    if parametrization:
+        settings += (("parametrization", parametrization),)
+    options |= {"settings": model_settings(settings), "output_dir": folder, "progress": not quiet}
+    result = run_training(name, task, **options, **arguments)
     processes = PartialState()
     if processes.is_main_process:
         tell(result, folder, as_json=as_json)
@@ -181,16 +176,12 @@ def folder_name(name: str) -> str:
 
 
 def show(result: TrainingResult) -> None:
-    """Print the data and the numbers of a training run."""
     report, data = result.report, result.run.data
     columns = ", ".join(data.train.columns)
     kept = f", the best model after {report.best_step:,}" if report.best_step is not None else ""
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     processes = "1 process" if report.num_devices == 1 else f"{report.num_devices} processes"
-    average = report.average or {}
-    averaged = (
-        "{heldout_loss:.4f} held-out loss of {kind} over {updates:,} updates".format(**average) if average else ""
-    )
+    averaged = "{heldout_loss:.4f} held-out loss of {kind} over {updates:,} updates"
     epochs = "" if report.epochs is None else f" ({report.epochs:.4g} epochs)"
     rows = [
         ("Data", f"{report.train_examples:,} examples, {report.heldout_examples:,} held out; columns: {columns}"),
@@ -205,7 +196,7 @@ def show(result: TrainingResult) -> None:
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),
         ("Train loss", f"{report.train_loss:.4f}"),
         ("Held-out loss", f"{report.heldout_loss:.4f}"),
-        *([("Averaged", averaged)] if average else []),
+        *([("Averaged", averaged.format(**report.average))] if report.average else []),
         *((score.name, f"{score.value:,.2f}  {score.signature}") for score in report.scores.values()),
     ]
     write(table(("", ""), rows))

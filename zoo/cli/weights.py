@@ -72,15 +72,8 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 def row(one: Weights) -> tuple[str, ...]:
     from zoo.building.weights.tables import in_words, place_of, scores_text
 
-    return (
-        one.name,
-        one.task,
-        one.summary,
-        in_words(one.num_parameters, ""),
-        scores_text(one),
-        in_words(one.size, "B"),
-        place_of(one),
-    )
+    number, size = in_words(one.num_parameters, ""), in_words(one.size, "B")
+    return one.name, one.task, one.summary, number, scores_text(one), size, place_of(one)
 
 
 def short_row(one: Weights) -> tuple[str | Text, ...]:
@@ -140,18 +133,11 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
 
 
 def comparison(scores: Iterable[ScoreComparison]) -> Table:
-    """Lay out scores next to the recorded ones."""
     words = {True: "within noise", False: "beyond noise", None: ""}
-    rows = [
-        (
-            score.found.name,
-            str(score.found),
-            "" if score.recorded is None else str(score.recorded),
-            "" if score.recorded is None else score.recorded.interval_text,
-            words[score.within_noise],
-        )
-        for score in scores
-    ]
+    rows = []
+    for score in scores:
+        recorded = ("", "") if score.recorded is None else (str(score.recorded), score.recorded.interval_text)
+        rows.append((score.found.name, str(score.found), *recorded, words[score.within_noise]))
     return table(("", "Now", "Recorded", "95 % interval", ""), rows, right=("Now", "Recorded"))
 
 
@@ -176,11 +162,6 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
 
 def result_of(one: Verification) -> str:
-    return (
-        one.problem
-        or one.unchecked
-        or ", ".join(
-            f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
-            for score in one.scores
-        )
-    )
+    others = ("" if score.same else f" (recorded: {score.recorded})" for score in one.scores)
+    scores = (f"{score.found.name} {score.found}{other}" for score, other in zip(one.scores, others, strict=True))
+    return one.problem or one.unchecked or ", ".join(scores)
