@@ -213,7 +213,6 @@ def _load(entry_point: EntryPoint) -> None:
 
 
 def provider_of(entry_point: EntryPoint) -> str:
-    """The distribution of a plugin with its version."""
     distribution = entry_point.dist
     return f"{distribution.name} {distribution.version}" if distribution else "an unknown distribution"
 
@@ -243,7 +242,6 @@ def plugin_modules() -> dict[str, str]:
 
 
 def loaded_plugins() -> list[str]:
-    """Distributions with plugins that have been imported."""
     return sorted({provider for top, provider in plugin_modules().items() if top in sys.modules})
 
 

@@ -152,8 +152,12 @@ class Registry(Generic[T]):
         def add(value: T) -> T:
             if not origin.built_in:
                 self._load_built_in()
+            entry = _Entry(name, value, origin, deprecated, tuple(deviations))
+            others = {alias: _Alias(name, origin, None) for alias in aliases}
             with self._lock:
-                self._add(_Entry(name, value, origin, deprecated, tuple(deviations)), aliases, override)
+                replaced = self._items.get(name)
+                renewed = isinstance(replaced, _Entry) and self._is_same(replaced, entry)
+                self._put({name: entry, **others}, override, renewed)
             return value
 
         return add if value is None else add(value)
@@ -188,7 +192,11 @@ class Registry(Generic[T]):
             MissingPluginError: When nothing has the name, or the zoo alone, and `provider` should have brought it.
         """
         if provider is not None:
-            self._check_provider(name, provider)
+            if name in self and self.origin(name).built_in:  # a plugin may replace it
+                PLUGINS.load()
+            if name not in self or self.origin(name).built_in:
+                brought = f"comes from the plugin {provider!r}, {why_missing(provider)}"
+                raise MissingPluginError(f"{self.kind} {name!r} {brought}")
         entry = self._entry(name)
         for deprecated in dict.fromkeys((self._items[name].deprecated, entry.deprecated)):
             if deprecated is not None:
@@ -196,15 +204,6 @@ class Registry(Generic[T]):
         if isinstance(entry.held, Reference):
             entry.held = entry.held.load()
         return entry.held  # type: ignore[return-value]
-
-    def _check_provider(self, name: str, provider: str) -> None:
-        """Load plugins that may replace a name of the zoo; raise where `provider` brought none."""
-        if name in self and self.origin(name).built_in:
-            PLUGINS.load()
-        if name not in self or self.origin(name).built_in:
-            raise MissingPluginError(
-                f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
-            )
 
     def canonical(self, name: str) -> str:
         """The name under which a thing is listed, by its name or an alias."""
@@ -261,13 +260,6 @@ class Registry(Generic[T]):
             raise self._error(name, self.names(), kind=self.kind)
         return self._entry(item.target) if isinstance(item, _Alias) else item
 
-    def _add(self, entry: _Entry[T], aliases: Iterable[str], override: bool) -> None:
-        replaced = self._items.get(entry.name)
-        renewed = isinstance(replaced, _Entry) and self._is_same(replaced, entry)
-        new: dict[str, _Entry[T] | _Alias] = {entry.name: entry}
-        new |= {alias: _Alias(entry.name, entry.origin, None) for alias in aliases}
-        self._put(new, override, renewed)
-
     def _is_same(self, old: _Entry[T], new: _Entry[T]) -> bool:
         """Whether an entry is what another one is already, perhaps from an earlier run of the same code."""
         if isinstance(old.held, Reference) or isinstance(new.held, Reference):
@@ -288,10 +280,8 @@ class Registry(Generic[T]):
             taken = self._items.get(name)
             same = renewed if isinstance(item, _Entry) else isinstance(taken, _Alias) and taken.target == item.target
             if taken is not None and not (override or same):
-                raise NameCollisionError(
-                    f"{self.kind} {name!r} of {item.origin} exists already, from {taken.origin}; "
-                    "choose another name, or give override=True"
-                )
+                problem = f"{self.kind} {name!r} of {item.origin} exists already, from {taken.origin}"
+                raise NameCollisionError(f"{problem}; choose another name, or give override=True")
         before = {name: self._items.get(name) for name in new}
         self._items.update(new)
         if not next(iter(new.values())).origin.built_in:

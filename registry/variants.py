@@ -134,14 +134,12 @@ class Variant(Described):
             UnknownQuirkError: When it has no such quirk; underscores count as hyphens.
             ConfigError: When all are meant and it has none.
         """
+        owner = f"variant {self.name!r}"
         if faithful and not self.quirks:
-            raise ConfigError(
-                f"variant {self.name!r} has no quirks, so {FAITHFUL!r} has nothing to switch on; leave it out"
-            )
+            raise ConfigError(f"{owner} has no quirks, so {FAITHFUL!r} has nothing to switch on; leave it out")
         wanted = {_hyphenated(quirk): quirk for quirk in _tuple(quirks)}
-        for name, given in wanted.items():
-            if name not in self.quirks:
-                raise UnknownQuirkError(given, self.quirks, owner=f"variant {self.name!r}")
+        if unknown := [given for name, given in wanted.items() if name not in self.quirks]:
+            raise UnknownQuirkError(unknown[0], self.quirks, owner=owner)
         return tuple(name for name in self.quirks if faithful or name in wanted)
 
     def settings(
@@ -153,11 +151,8 @@ class Variant(Described):
         """
         if preset is not None:
             UnknownPresetError.check(preset, valid=self.presets, owner=f"variant {self.name!r}")
-        settings = {
-            **self.defaults,
-            **self.task_defaults.get(self.check_task(task), {}),
-            **(self.presets[preset] if preset is not None else {}),
-        }
+        settings = {**self.defaults, **self.task_defaults.get(self.check_task(task), {})}
+        settings.update({} if preset is None else self.presets[preset])
         for quirk in self.check_quirks(quirks, faithful=faithful):
             settings.update(self.quirks[quirk].overrides)
         return settings
@@ -249,10 +244,7 @@ def register(
             tags=_tuple(tags),
             defaults=dict(defaults or {}),
             task_defaults={task: dict(settings) for task, settings in (task_defaults or {}).items()},
-            presets={
-                preset: {**SIZES.get(preset, {}), **own_presets.get(preset, {})}
-                for preset in dict.fromkeys((*SIZES, *own_presets))
-            },
+            presets={size: {**SIZES.get(size, {}), **own_presets.get(size, {})} for size in {**SIZES, **own_presets}},
             quirks=own_quirks,
             limits=_tuple(limits),
             deviations=_tuple(deviations),
@@ -260,9 +252,8 @@ def register(
             deprecated=deprecated,
             place=place,
         )
-        VARIANTS.register(
-            name, variant, aliases=variant.aliases, override=override, deprecated=deprecated, module=module
-        )
+        names: dict[str, Any] = {"aliases": variant.aliases, "deprecated": deprecated}
+        VARIANTS.register(name, variant, override=override, module=module, **names)
 
     def decorate(function: Builder) -> Builder:
         add(function, function.__doc__ or "")

@@ -41,9 +41,7 @@ class RecordedScore:
     @property
     def interval_text(self) -> str:
         """The interval to the same digits; empty without one."""
-        return (
-            "" if self.interval is None else " to ".join(f"{bound:.{digits(self.value)}f}" for bound in self.interval)
-        )
+        return " to ".join(f"{bound:.{digits(self.value)}f}" for bound in self.interval or ())
 
 
 def digits(value: float) -> int:

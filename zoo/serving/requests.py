@@ -41,19 +41,18 @@ class Completion(Form):
     prefix = "cmpl"
 
     def choice(self, piece: Piece, start: int) -> dict[str, Any]:
-        logprobs = None if self.top is None else self._logprobs(piece, start)
+        logprobs = None
+        if self.top is not None:
+            logprobs = {
+                "tokens": [token_text(self.tokenizer, token.id) for token in piece.tokens],
+                "token_logprobs": [token.log_probability for token in piece.tokens],
+                "top_logprobs": [self._named(token) for token in piece.tokens],
+                "text_offset": [start + token.start for token in piece.tokens],
+            }
         return {"index": piece.row, "text": piece.text, "logprobs": logprobs, "finish_reason": piece.finish}
 
     def chunks(self, piece: Piece, start: int, *, new: bool) -> Iterator[dict[str, Any]]:
         yield self.choice(piece, start)
-
-    def _logprobs(self, piece: Piece, start: int) -> dict[str, Any]:
-        return {
-            "tokens": [token_text(self.tokenizer, token.id) for token in piece.tokens],
-            "token_logprobs": [token.log_probability for token in piece.tokens],
-            "top_logprobs": [self._named(token) for token in piece.tokens],
-            "text_offset": [start + token.start for token in piece.tokens],
-        }
 
     def _named(self, token: Token) -> dict[str, float]:
         """The highest log-probabilities by token; ids that decode alike, as parts of letters do, as stored."""

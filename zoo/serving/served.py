@@ -188,9 +188,8 @@ class ServedModel:
         return asked or min(usual or left, left)
 
     def too_long(self, reason: str, param: str) -> RefusedRequestError:
-        return RefusedRequestError(
-            f"this model's maximum context length is {self.limit} tokens: {reason}", param, "context_length_exceeded"
-        )
+        message = f"this model's maximum context length is {self.limit} tokens: {reason}"
+        return RefusedRequestError(message, param, "context_length_exceeded")
 
     def check_writes(self) -> None:
         if not self.model.can_generate():
@@ -223,14 +222,10 @@ class ServedModel:
             for places in batches_of([len(row) for row in rows], model, settings, len(rows)):
                 ids, mask = pad([rows[place] for place in places], model)
                 followed = [texts[place] for place in places]
+                follower = Follower(followed, emit, stopped, logits, job.top or 0)
+                steps = {"logits_processor": processors, "stopping_criteria": [follower]}
                 with options_explained():  # those of the model's own settings
-                    model.generate(
-                        input_ids=ids,
-                        attention_mask=mask,
-                        generation_config=settings,
-                        logits_processor=processors,
-                        stopping_criteria=[Follower(followed, emit, stopped, logits, job.top or 0)],
-                    )
+                    model.generate(input_ids=ids, attention_mask=mask, generation_config=settings, **steps)
         for text in texts:
             if text.finish is None:
                 emit(text.end("length"))

@@ -144,9 +144,8 @@ def check_loss_is_cross_entropy(subject: Subject) -> None:
     if subject.task == "causal-lm" or (subject.task == "masked-lm" and subject.config.masked_next_token):
         logits, labels = logits[:, :-1], labels[:, 1:]
     log_probabilities = logits.log_softmax(-1).reshape(-1, logits.shape[-1])
-    chosen = [
-        row[label] for row, label in zip(log_probabilities, labels.flatten().tolist(), strict=True) if label != -100
-    ]
+    rows = zip(log_probabilities, labels.flatten().tolist(), strict=True)
+    chosen = [row[label] for row, label in rows if label != -100]
     assert_equal(outputs.loss, -torch.stack(chosen).mean(), "loss = mean cross-entropy", 1e-6)
 
 
@@ -205,9 +204,8 @@ def check_saves_and_reloads_bit_equal(subject: Subject) -> None:
 def check_offloaded_weights_compute_the_same(subject: Subject) -> None:
     """Weights that are brought to the device when a module is called, and only then, give the same output."""
     model = cpu_offload(subject.copy(), execution_device=subject.model.device)
-    attach_execution_device_hook(
-        model, subject.model.device
-    )  # as device_map does: modules without parameters have hooks, too
+    # As device_map does: modules without parameters have hooks, too.
+    attach_execution_device_hook(model, subject.model.device)
     try:
         output = subject.run(model)
     except RuntimeError as error:

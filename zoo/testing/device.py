@@ -71,13 +71,9 @@ class FarTensor(Tensor):
 
     @staticmethod
     def __new__(cls, there: Tensor) -> FarTensor:
+        layout: dict[str, Any] = {"strides": there.stride(), "storage_offset": there.storage_offset()}
         far: FarTensor = Tensor._make_wrapper_subclass(
-            cls,
-            there.size(),
-            strides=there.stride(),
-            storage_offset=there.storage_offset(),
-            dtype=there.dtype,
-            device=torch.device(NAME, 0),
+            cls, there.size(), dtype=there.dtype, device=torch.device(NAME, 0), **layout
         )
         far.there = there
         if cls.allocated is not None:
@@ -128,18 +124,13 @@ def written(func: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
     """The results of an operation that writes: the very tensors that it was given to write to."""
     if found is None or not func._schema.returns:
         return None
-    names = [argument.name for argument in func._schema.arguments]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    targets = [
-        given[argument.name]
-        for argument in func._schema.arguments
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
+    arguments = func._schema.arguments
+    given = {**dict(zip((one.name for one in arguments), args, strict=False)), **kwargs}
+    targets = [given[one.name] for one in arguments if one.alias_info is not None and one.alias_info.is_write]
     return targets[0] if len(func._schema.returns) == 1 else tuple(targets)
 
 
 def tensors_of(values: Any) -> Iterator[Tensor]:
-    """The tensors among arguments, and in lists of them."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -155,7 +146,6 @@ def values_of(argument: Any) -> Any:
 
 
 def brought(found: Any) -> Any:
-    """Move an operation's result to the fake device."""
     if isinstance(found, Tensor):
         return FarTensor(found)
     return type(found)(map(brought, found)) if isinstance(found, (list, tuple)) else found

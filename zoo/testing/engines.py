@@ -107,20 +107,12 @@ def registered(engine: Engine) -> AbstractContextManager[Any]:
 
 def interface_call(module: nn.Module) -> ast.Call | None:
     """The call of an attention backend that vLLM finds in the source of a module's forward, if it has exactly one."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(type(module).forward)))
-    names = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and f"{INTERFACE}." in ast.unparse(node.value)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
-    ]
-    return calls[0] if len(calls) == 1 else None
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(type(module).forward)))))
+    assigned = (node for node in nodes if isinstance(node, ast.Assign) and f"{INTERFACE}." in ast.unparse(node.value))
+    names = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    backends = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
+    return backends[0] if len(backends) == 1 else None
 
 
 @check(stacks=("encoder", "decoder"), once_per_stack=True)

@@ -33,9 +33,8 @@ def plugin_files(kind: str, name: str) -> dict[str, str]:
 def new_plugin(kind: str, folder: Path) -> tuple[str, list[Path]]:
     name = folder.absolute().name
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or name == "zoo":
-        raise NameSyntaxError(
-            f"{name!r} cannot be the name of a plugin; valid: lower-case letters, digits and hyphens, e.g. my-{kind}"
-        )
+        problem = f"{name!r} cannot be the name of a plugin"
+        raise NameSyntaxError(f"{problem}; valid: lower-case letters, digits and hyphens, e.g. my-{kind}")
     check_output(folder)
     files = plugin_files(kind, name)
     with written_whole(folder) as made:

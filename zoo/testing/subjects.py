@@ -124,7 +124,6 @@ def copied(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
 
 
 def gradients_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
-    """The gradients that parameters have, by name."""
     return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 

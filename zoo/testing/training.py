@@ -17,11 +17,8 @@ STEPS = 12
 
 def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, Tensor], int]:
     calls = []
-    hooks = [
-        module.register_forward_hook(lambda *_: calls.append(1))
-        for name, module in model.named_modules()
-        if name.endswith("self_attn")
-    ]
+    attending = [module for name, module in model.named_modules() if name.endswith("self_attn")]
+    hooks = [module.register_forward_hook(lambda *_: calls.append(1)) for module in attending]
     torch.manual_seed(3)
     subject.loss(model).backward()
     for hook in hooks:
