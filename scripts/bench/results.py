@@ -26,7 +26,7 @@ from zoo.comparison.benchmarks.judging import Standing
 from zoo.comparison.benchmarks.page import in_markdown, spread, table, title
 from zoo.comparison.benchmarks.rows import Row, write_rows
 from zoo.comparison.display.report import charts
-from zoo.comparison.display.report.forest import draw_forest
+from zoo.comparison.display.report.charts import draw_forest
 from zoo.comparison.results.design import FAILED, measured
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.statistics import (

@@ -11,7 +11,7 @@ from synthetic_comparison import made_up
 from zoo.cli.compare import next_commands, report
 from zoo.cli.output import writable
 from zoo.comparison.doctor import PAYS, padding, steps
-from zoo.comparison.run.timings import PHASES
+from zoo.comparison.run.record import PHASES
 from zoo.fast.switches import fast_paths
 from zoo.registry import describe
 

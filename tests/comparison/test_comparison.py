@@ -24,9 +24,8 @@ from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.processes import reason
-from zoo.comparison.run.record import finished, read_run
+from zoo.comparison.run.record import PHASES, finished, read_run
 from zoo.comparison.run.reload import check
-from zoo.comparison.run.timings import PHASES
 from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import folder_name
 from zoo.data.tasks import TASKS, read_columns

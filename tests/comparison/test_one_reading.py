@@ -12,7 +12,7 @@ from synthetic_comparison import made_up
 
 from zoo.comparison import Run, summarize
 from zoo.comparison.display.findings import sentence, sentences
-from zoo.comparison.display.report.forest import draw_forest
+from zoo.comparison.display.report.charts import draw_forest
 from zoo.comparison.display.report.page import to_html
 from zoo.comparison.results.statistics import BETTER, FEWEST_SEEDS, SAME, UNDECIDED, UNKNOWN, WORSE
 

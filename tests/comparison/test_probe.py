@@ -9,7 +9,7 @@ from comparison.in_process import TINY
 
 import zoo
 from zoo.comparison.run import worker
-from zoo.comparison.run.probe import LONGEST_TEXT, Probe
+from zoo.comparison.run.reload import LONGEST_TEXT, Probe
 from zoo.data.tasks import TOKENIZERS
 
 

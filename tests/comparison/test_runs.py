@@ -16,7 +16,7 @@ from zoo.comparison import Comparison, compare, pipeline
 from zoo.comparison.files import CHECKPOINT, JOB, PLAN, RESULT, RESULTS
 from zoo.comparison.results.fairness import decays
 from zoo.comparison.run import launchers, worker
-from zoo.comparison.run.probe import Probe
+from zoo.comparison.run.reload import Probe
 from zoo.comparison.run.search import Trial, lowest
 from zoo.comparison.setup import shared_inputs
 from zoo.data.tasks.tables import DataWarning

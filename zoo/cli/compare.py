@@ -177,7 +177,7 @@ def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, 
 def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
     """Print a comparison, and return the exit code: 1 if a run has failed."""
     from zoo.comparison import show
-    from zoo.comparison.display.layout import timings_table
+    from zoo.comparison.display.terminal import timings_table
 
     if as_json:
         write_json(json.loads((comparison.folder / "results.json").read_text(encoding="utf-8")))

@@ -14,6 +14,17 @@ from ..setup.job import Job
 
 KEPT = ("report", "costs", "curve", "outputs", "timings", "circumstances")  # The worker's part of a run's record
 
+PHASES = {
+    "start": "until the process is ready, with the imports that its server has not made",
+    "data": "reading and splitting the data",
+    "prepare": "tokens, the model, saving it, and evaluations before the last",
+    "train": "steps",
+    "evaluate": "loss, and what is written, on the held-out examples",
+    "measure": "the suite that decides, costs, and answers to compare with",
+    "reload": "another process, which loads the model and asks it again",
+}
+"""The phases of a run in their order, and what is done in each."""
+
 
 def note(job: Job, error: str) -> None:
     """Write down why a run has no result, unless it has one."""

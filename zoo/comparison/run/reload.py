@@ -1,4 +1,4 @@
-"""Loads a saved model in another process and asks it again: `python -m zoo.comparison.run.reload RUN`.
+"""Asks a saved model in another process what it was asked before: `python -m zoo.comparison.run.reload RUN`.
 
 The model comes from transformers' Auto classes after `import zoo`, as a user loads it.
 """
@@ -7,30 +7,75 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+import psutil
 import torch
 import transformers
-from transformers import AutoTokenizer
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 import zoo  # noqa: F401
-from zoo.base.files import write_json
+from zoo.base.files import read_json, write_json
 from zoo.base.folders import TARGET_FOLDER
 from zoo.fast import fast_paths
+from zoo.fast.switches import without_trials
 from zoo.models import TASK_CLASSES
+from zoo.training.predicting import can_generate
 
-from ..files import CHECKPOINT, RELOADED
-from .probe import read_probe
-from .timings import since_start
+from ..files import ANSWERS, CHECKPOINT, QUESTIONS, RELOADED
+
+MOST_EXAMPLES = 8
+LONGEST_TEXT = 32  # Tokens that are read or written
 
 TOLERANCE = 1e-5  # Between logits of the same weights and inputs: float rounding, where threads add up in another order
 
 
+@dataclass(frozen=True)
+class Probe:
+    """Questions to a model."""
+
+    modules: Sequence[str]
+    sources: Sequence[str]
+    references: Sequence[str] = ()  # Targets for the logits of an encoder-decoder; without any, the sources are
+    task: str = "seq2seq-lm"
+    fast_paths: Mapping[str, str] = field(default_factory=dict)  # Modes that it is asked with
+
+    @torch.no_grad()
+    @without_trials()
+    def ask(
+        self, model: PreTrainedModel, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
+    ) -> dict[str, Tensor]:
+        """`logits`, (batch_size, ..., num_ids), and as `outputs` the ids that a model writes greedily, or the best."""
+        limit = min(LONGEST_TEXT, model.config.max_position_embeddings or LONGEST_TEXT)
+        reading: Any = dict(padding=True, truncation=True, max_length=limit, return_tensors="pt", padding_side="right")
+        read: dict[str, Any] = dict(source(list(self.sources), **reading).to(model.device))
+        model.eval()
+        if not model.config.is_encoder_decoder:
+            logits = model(**read).logits
+            outputs = logits.argmax(dim=-1)
+        else:
+            wanted = target(list(self.references or self.sources), **reading).to(model.device)
+            labels = wanted["input_ids"].masked_fill(wanted["attention_mask"] == 0, -100)
+            logits = model(**read, labels=labels).logits
+            options = {"do_sample": False, "num_beams": 1, "max_length": limit}
+            outputs = model.generate(**read, **options) if can_generate(model) else logits.argmax(dim=-1)
+        return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
+
+    def write(self, folder: Path, answers: dict[str, Tensor]) -> None:
+        write_json(folder / QUESTIONS, asdict(self))
+        save_file(answers, folder / ANSWERS)
+
+
 def check(folder: Path) -> dict[str, object]:
     """Load the checkpoint in a run's folder and compare its answers: the fields of [`zoo.comparison.ReloadCheck`][]."""
-    probe, before = read_probe(folder)
+    probe, before = Probe(**read_json(folder / QUESTIONS)), load_file(folder / ANSWERS)
     for module in probe.modules:
         importlib.import_module(module)
     checkpoint = folder / CHECKPOINT
@@ -49,6 +94,11 @@ def check(folder: Path) -> dict[str, object]:
         "outputs_equal": same,
         "equal": difference <= TOLERANCE and same,
     }
+
+
+def since_start() -> float:
+    """Seconds since this process was started."""
+    return time.time() - psutil.Process().create_time()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +41,25 @@ from zoo.training.suites import SuiteRun
 from ..files import CHECKPOINT, LOCK, RESULT
 from ..request.seeds import DATA_SEED
 from ..setup.job import Job
-from .probe import MOST_EXAMPLES, Probe
 from .record import finished
-from .timings import Stopwatch
+from .reload import MOST_EXAMPLES, Probe, since_start
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
 """Training arguments with which only a callback and the last step save a checkpoint."""
+
+
+class Stopwatch:
+    """Notes how long each phase of a run takes in this process, from its start."""
+
+    def __init__(self) -> None:
+        self.seconds = {"start": since_start()}
+        self._since = time.perf_counter()
+
+    def end(self, phase: str, **others: float) -> None:
+        now = time.perf_counter()
+        self.seconds |= {**others, phase: now - self._since - sum(others.values())}
+        self._since = now
 
 
 def work(job: Job) -> dict[str, Any]:

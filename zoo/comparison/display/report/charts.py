@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from zoo.analysis.drawing.elements import element
 
-from ...results.summary import ComparisonSummary
-from ...results.units import duration, large, number
+from ...results.metrics import Metric
+from ...results.statistics import BETTER, WORSE, PairedDifference
+from ...results.summary import ComparisonSummary, VariantSummary
+from ...results.units import duration, large, number, with_p
 from ...run.record import Run
-from ..formatting import span
-from .forest import draw_forest
+from ..formatting import corrected, signed, span
+from ..terminal import shortened
 from .scatter import differs, draw_scatter, pareto, points_of
-from .svg import DASHES, SERIES, Axis, frame, line, marker, picture
+from .svg import DASHES, SERIES, Axis, frame, line, marker, padded, picture, ticks, title_below
 
 KINDS = {"loss": "Training", "heldout_loss": "Held-out", "selection_loss": "Set aside"}
 """Which losses are logged, and what they are called."""
@@ -47,12 +49,13 @@ class Curve:
 
 
 def curves_of(summary: ComparisonSummary, kind: str, over: str) -> list[Curve]:
-    """Find the curves of variants with at least two points; `kind` is of `KINDS`, `over` of `AXES`."""
+    """Find the curves of variants with at least two points, at most about `MOST_POINTS` and always the last."""
     found = []
     for place, row in enumerate(summary.rows):
         points = list(joined(row.finished, kind, over))
         if len(points) > 1:
-            found.append(Curve(place, row.name, thinned(points), len(row.finished)))
+            stride = -(-len(points) // MOST_POINTS)
+            found.append(Curve(place, row.name, points[:-1:stride] + points[-1:], len(row.finished)))
     return found
 
 
@@ -72,12 +75,6 @@ def joined(runs: list[Run], kind: str, over: str) -> Iterator[tuple[float, float
             values = [value for _, value in entries]
             where = sum(position for position, _ in entries) / len(entries)
             yield where, min(values), sum(values) / len(values), max(values)
-
-
-def thinned(points: list[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
-    """Leave out points that would not be visible, never the last one."""
-    stride = -(-len(points) // MOST_POINTS)
-    return points[::stride] if (len(points) - 1) % stride == 0 else [*points[::stride], points[-1]]
 
 
 def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: int) -> Markup:
@@ -125,6 +122,85 @@ def stroke(curve: Curve, x: Axis, y: Axis) -> Markup:
         *(marker(curve.place, *point, small=True) for point in points[offset::stride]),
         data_variant=curve.place,
     )
+
+
+NUMBERS = 165  # Width for the text about variants, next to a wide plot
+LETTER = 7.4  # Width of a letter of a name, about
+
+LONGEST_NAME = 46
+NARROWEST = 600
+
+
+def draw_forest(
+    main: Metric, variants: Sequence[VariantSummary], baseline: str, width: int, margin: float | None = None
+) -> Markup | None:
+    """Draw how each variant differs from the baseline, over the band that counts as no difference."""
+    rows = [(place, row, row.difference) for place, row in enumerate(variants) if row.difference is not None]
+    if not rows:
+        return None
+    is_narrow = width < NARROWEST
+    names = 30 + LETTER * max(min(LONGEST_NAME, len(row.name)) for _, row, _ in rows)
+    height_of_row = 52 if is_narrow else 38
+    ends = [0.0] if margin is None else [-margin, margin]
+    for *_, difference in rows:
+        ends += difference.interval or [difference.mean]
+    bottom = 14 + height_of_row * len(rows)
+    left, right = (12.0, width - 12.0) if is_narrow else (names, float(width - NUMBERS))
+    title = f"{main.title}, difference from {baseline}"
+    x = Axis(title, *padded(ends, 0.05), left, right, short, 4 if is_narrow else 6)
+    drawn = [*ticks(x, 4, bottom), element("line", class_="zero", x1=x(0), x2=x(0), y1=4, y2=bottom)]
+    if margin is not None:
+        size = dict(x=x(-margin), y=4, width=x(margin) - x(-margin), height=bottom - 4)
+        drawn.insert(0, element("rect", class_="margin", **size))
+    drawn.append(title_below(x, bottom + 42))
+    for index, (place, row, difference) in enumerate(rows):
+        top = 14 + height_of_row * index
+        drawn.append(draw_row(main, row, difference, place, x, top, height_of_row, is_narrow=is_narrow))
+    about = f"{len(rows)} differences with their intervals after correction; the table holds the numbers"
+    return picture(width, bottom + 56, title, about, *drawn)
+
+
+def draw_row(
+    main: Metric,
+    row: VariantSummary,
+    difference: PairedDifference,
+    place: int,
+    x: Axis,
+    top: float,
+    height: float,
+    *,
+    is_narrow: bool,
+) -> Markup:
+    """Draw one variant, with its name above instead of next to it in narrow plots."""
+    mean = difference.mean
+    low, high = difference.interval or (mean, mean)
+    y = top + (height - 14 if is_narrow else height / 2)
+    name = shortened(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
+    numbers = f"{signed(main.write, mean)}, {with_p(corrected(row))}"
+    is_decided = row.verdict in (BETTER, WORSE)
+    verdict = element("tspan", row.verdict, class_=row.verdict if is_decided else "noise-word")
+    if is_narrow:
+        texts = [
+            element("text", name, class_="name", x=x.start, y=top + 16),
+            element("text", verdict, class_="verdict", x=x.end, y=top + 16, text_anchor="end"),
+        ]
+    else:
+        texts = [
+            element("text", name, class_="name", x=x.start - 16, y=y + 4, text_anchor="end"),
+            element("text", verdict, class_="verdict", x=x.end + 16, y=y - 3),
+            element("text", numbers, class_="tick", x=x.end + 16, y=y + 12),
+        ]
+    color = f"c{place % SERIES}"
+    whisker = element("line", class_=f"whisker {color}", x1=x(low), x2=x(high), y1=y, y2=y)
+    caps = [element("line", class_=f"whisker {color}", x1=x(at), x2=x(at), y1=y - 5, y2=y + 5) for at in (low, high)]
+    mark = marker(place, x(mean), y, hollow=not is_decided)
+    described = element("title", f"{row.name}: {numbers}, {row.verdict}")
+    return element("g", described, *texts, whisker, *caps, mark, data_variant=place)
+
+
+def short(value: float) -> str:
+    """Write a tick with its sign and no more decimals than it needs: "+2"."""
+    return "0" if abs(value) < 1e-9 else f"{value:+g}".replace("-", "−")
 
 
 WIDE, NARROW = 900, 330  # Widths in which every chart is drawn: on screens and paper, and on telephones

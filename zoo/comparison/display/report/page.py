@@ -6,9 +6,10 @@ import base64
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ from zoo.data.tasks import TASKS, split_name
 from ...results.comparison import Comparison
 from ...results.fairness import as_built, recipe_of, settings_of
 from ...results.metrics import Metric
-from ...results.statistics import BETTER, WORSE, Measurements
+from ...results.statistics import BETTER, WORSE
 from ...results.summary import ComparisonSummary, VariantSummary
 from ...results.units import counted, duration, large
 from ...run.record import Run
 from ..findings import basis, findings, headline
 from ..formatting import NOTHING, corrected, difference, shown_spread, span, to_csv
-from ..layout import chosen_examples, shortened, shown_runs
+from ..terminal import chosen_examples, shortened, shown_runs
 from .charts import curve_charts, first_cost, forest, scatter_charts
 from .svg import DASHES, MARKERS, SERIES
 
@@ -149,7 +150,7 @@ def context(summary: ComparisonSummary) -> dict[str, Any]:
         "findings": list(findings(summary)),
         "basis": list(basis(summary)),
         "forest": forest(summary),
-        "groups": groups(summary.metrics),
+        "groups": [(name, list(own)) for name, own in groupby(summary.metrics, key=lambda column: column.group)],
         "cells": {row.name: [cell(summary, column, row) for column in summary.metrics] for row in summary.rows},
         "judged": {row.name: (difference(summary, row), corrected(row)) for row in summary.rows},
         "verdict_class": verdict_class,
@@ -200,15 +201,9 @@ def data_name(comparison: Comparison) -> str:
     words = comparison.command
     if "--data" in words:
         return Path(words[words.index("--data") + 1]).name
-    shipped = TASKS.get(split_name(comparison.task)[0]).shipped if split_name(comparison.task)[0] in TASKS else None
+    name = split_name(comparison.task)[0]
+    shipped = TASKS.get(name).shipped if name in TASKS else None
     return "generated" if shipped is None else f"{shipped.name}, which ships with the zoo"
-
-
-def groups(columns: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
-    found: dict[str, list[Metric]] = {}
-    for column in columns:
-        found.setdefault(column.group, []).append(column)
-    return list(found.items())
 
 
 def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> dict[str, Any]:
@@ -220,16 +215,11 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> dic
     others = [other.samples[column.key].mean for other in ranked]
     best = (max if column.better > 0 else min)(others)
     is_best = bool(column.better) and row in ranked and sample.mean == best and len(set(others)) > 1
+    details = f"{column.title}: {', '.join(map(column.write, sample.values))}"
+    if sample.interval is not None:
+        details += f"; bootstrap interval {' to '.join(map(column.write, sample.interval))}"
     shown = {"mean": column.write(sample.mean), "spread": shown_spread(column.write, sample), "value": sample.mean}
-    return {**shown, "details": details_of(column, sample), "is_best": is_best}
-
-
-def details_of(column: Metric, sample: Measurements) -> str:
-    values = ", ".join(map(column.write, sample.values))
-    if sample.interval is None:
-        return f"{column.title}: {values}"
-    low, high = map(column.write, sample.interval)
-    return f"{column.title}: {values}; bootstrap interval {low} to {high}"
+    return {**shown, "details": details, "is_best": is_best}
 
 
 def verdict_class(verdict: str) -> str:

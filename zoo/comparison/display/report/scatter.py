@@ -13,7 +13,7 @@ from ...results.metrics import Metric
 from ...results.statistics import pareto_front
 from ...results.summary import ComparisonSummary
 from ..formatting import number
-from ..layout import shortened
+from ..terminal import shortened
 from .svg import SERIES, Axis, frame, line, marker, padded, picture
 
 LETTER = 7.2  # Width of a letter of a label, about
@@ -69,17 +69,9 @@ def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int
     front = pareto(points, main, cost)
     reaches = [point.quality + sign * point.spread for point in points for sign in (-1, 1)]
     hints = {1: "more is better", -1: "less is better"}
-    x = Axis(
-        f"{cost.title} ({hints[cost.better]})",
-        *padded([point.cost for point in points], 0.12),
-        52,
-        width - 16,
-        cost.write,
-        6 if width > 500 else 3,
-    )
-    y = Axis(
-        f"{main.title} ({hints[main.better]})", *padded(reaches, 0.08), height - 52, 28, lambda value: f"{value:g}", 6
-    )
+    costs, count = padded([point.cost for point in points], 0.12), 6 if width > 500 else 3
+    x = Axis(f"{cost.title} ({hints[cost.better]})", *costs, 52, width - 16, cost.write, count)
+    y = Axis(f"{main.title} ({hints[main.better]})", *padded(reaches, 0.08), height - 52, 28, "{:g}".format, 6)
     drawn = frame(x, y)
     if len(front) > 1:
         drawn.append(element("path", class_="front", d=line([(x(one.cost), y(one.quality)) for one in front])))
@@ -89,27 +81,14 @@ def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int
     ]
     for point in points:
         at = x(point.cost), y(point.quality)
-        label = labelled(point, *at, taken, x, y)
-        drawn.append(
-            element(
-                "g",
-                element("title", point.description),
-                *error_bar(point, x, y),
-                marker(point.place, *at, hollow=point not in front),
-                *label,
-                data_variant=point.place,
-            )
-        )
+        parts = [element("title", point.description)]
+        if point.spread:
+            ends = dict(x1=at[0], x2=at[0], y1=y(point.quality - point.spread), y2=y(point.quality + point.spread))
+            parts.append(element("line", class_=f"whisker thin c{point.place % SERIES}", **ends))
+        parts.append(marker(point.place, *at, hollow=point not in front))
+        drawn.append(element("g", *parts, *labelled(point, *at, taken, x, y), data_variant=point.place))
     names = ", ".join(point.name for point in front)
     return picture(width, height, f"{main.title} by {cost.title}", f"On the Pareto front: {names}", *drawn)
-
-
-def error_bar(point: Point, x: Axis, y: Axis) -> list[Markup]:
-    if not point.spread:
-        return []
-    ends = {"y1": y(point.quality - point.spread), "y2": y(point.quality + point.spread)}
-    where = x(point.cost)
-    return [element("line", class_=f"whisker thin c{point.place % SERIES}", x1=where, x2=where, **ends)]
 
 
 Box = tuple[float, float, float, float]
@@ -130,11 +109,9 @@ def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, 
         center = where + {"start": wide / 2, "middle": 0, "end": -wide / 2}[anchor]
         own = box(center, middle, wide, 13)
         is_inside = own[0] >= x.start and own[2] <= x.end and own[1] >= y.end and own[3] <= y.start
-        if is_inside and not any(overlap(own, other) for other in taken):
+        if is_inside and not any(
+            own[0] < other[2] and other[0] < own[2] and own[1] < other[3] and other[1] < own[3] for other in taken
+        ):
             taken.append(own)
             return [element("text", name, class_="label", x=where, y=middle + 4, text_anchor=anchor)]
     return []
-
-
-def overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -59,18 +59,11 @@ class Axis:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
             ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
             return [tick for tick in ticks if self.low <= tick <= self.high]
-        step = round_step((self.high - self.low) / self.count)
+        rough = (self.high - self.low) / self.count  # rounded up to one, two or five times a power of ten
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * place for place in range(first, last + 1)]
-
-    def labels(self) -> list[tuple[float, str]]:
-        return [(tick, self.write(tick)) for tick in self.ticks]
-
-
-def round_step(step: float) -> float:
-    """Round a distance between ticks up to one, two or five times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
 
 def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
@@ -83,9 +76,9 @@ def padded(values: Sequence[float], share: float = 0.08) -> tuple[float, float]:
 def frame(x: Axis, y: Axis) -> list[Markup]:
     """Draw the grid, the ticks and the titles of a chart."""
     drawn = []
-    for value, text in y.labels():
+    for value in y.ticks:
         drawn.append(element("line", class_="grid", x1=x.start, x2=x.end, y1=y(value), y2=y(value)))
-        drawn.append(element("text", text, class_="tick", x=x.start - 8, y=y(value) + 4, text_anchor="end"))
+        drawn.append(element("text", y.write(value), class_="tick", x=x.start - 8, y=y(value) + 4, text_anchor="end"))
     return [
         *drawn,
         *ticks(x, y.end, y.start),
@@ -98,9 +91,9 @@ def frame(x: Axis, y: Axis) -> list[Markup]:
 def ticks(x: Axis, top: float, bottom: float) -> list[Markup]:
     """Draw the vertical lines of a grid, and the numbers below."""
     drawn = []
-    for value, text in x.labels():
+    for value in x.ticks:
         drawn.append(element("line", class_="grid", x1=x(value), x2=x(value), y1=top, y2=bottom))
-        drawn.append(element("text", text, class_="tick", x=x(value), y=bottom + 18, text_anchor="middle"))
+        drawn.append(element("text", x.write(value), class_="tick", x=x(value), y=bottom + 18, text_anchor="middle"))
     return drawn
 
 
