@@ -13,7 +13,7 @@ from zoo.cli.main import cli
 from zoo.converters.verification import ROUNDING
 from zoo.data.tasks import TASKS, train_tokenizers
 from zoo.training import save_checkpoint
-from zoo.training.generation import ENGINES, Engine, accelerate, engine_cache, fastest, try_engines
+from zoo.training.generation import ENGINES, Engine, accelerate, fastest, try_engines
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -197,13 +197,13 @@ def test_a_choice_is_kept_for_one_model_batch_and_machine(engines, clock, cache,
         next(other.parameters()).flatten()[0] += 1
     assert sentences(other) == measured
     assert sentences(model(), {"input_ids": torch.ones(2, 5, dtype=torch.long)}) == measured
-    monkeypatch.setattr(engine_cache, "device_name", lambda device: "another processor")
+    monkeypatch.setattr(fastest, "device_name", lambda device: "another processor")
     assert sentences(model()) == measured
 
 
 def test_a_damaged_choice_is_made_again_and_few_stay(engines, clock, cache, monkeypatch):
     engines.register("quick", Pretended(clock, 0.1))
-    monkeypatch.setattr(engine_cache, "KEPT", 2)
+    monkeypatch.setattr(fastest, "KEPT", 2)
 
     def choose(length):
         messages = []

@@ -31,7 +31,7 @@ from zoo.testing.backends import attend_by_sequence, written_out_flash
 from zoo.testing.device import FarTensor, pretended_device
 from zoo.testing.fast_paths import rows_of_layers
 from zoo.testing.subjects import new_subject
-from zoo.training import memory_check as room
+from zoo.training import preflight as room
 from zoo.training.arguments import training_arguments
 
 WRITING: dict[str, dict[str, Any]] = {

@@ -37,7 +37,7 @@ from zoo.cli.plan import plan as plan_verb
 from zoo.cli.train import train as train_verb
 from zoo.fast.switches import fast_paths
 from zoo.training.arguments import training_arguments
-from zoo.training.memory_check import states_of
+from zoo.training.preflight import states_of
 from zoo.training.recipe import load_recipe
 from zoo.training.trainer import ZooTrainer
 

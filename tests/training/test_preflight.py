@@ -14,10 +14,9 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, SequenceTooLongErro
 from zoo.data.tasks import Splits, find_task
 from zoo.data.tasks.reading import documents
 from zoo.registry import describe
-from zoo.training import PreflightError, train
+from zoo.training import PreflightError, arguments, train
 from zoo.training.arguments import check_trackers, device_settings, training_arguments
-from zoo.training.memory_check import check_disk, check_memory, check_step, step_memory
-from zoo.training.preflight import rehearse
+from zoo.training.preflight import check_disk, check_memory, check_step, rehearse, step_memory
 from zoo.training.trainer import ZooTrainer
 
 
@@ -178,10 +177,11 @@ def test_what_a_gpu_has_is_used(tmp_path, monkeypatch):
     assert args.optim == "adamw_torch_fused" and not args.accelerator_config.non_blocking
 
 
-def test_trackers_that_are_not_installed():
+def test_trackers_that_are_not_installed(monkeypatch):
+    monkeypatch.setattr(arguments, "find_spec", lambda package: package == "tensorboardX" or None)
     with pytest.raises(ConfigError, match="pip install trackio"):
-        check_trackers(["none", "trackio"], installed=lambda package: None)
-    check_trackers(["tensorboard"], installed=lambda package: package == "tensorboardX")
+        check_trackers(["none", "trackio"])
+    check_trackers(["tensorboard"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .after_steps import AfterSteps
     from .guard import TrainingError
-    from .memory_check import PreflightError
+    from .preflight import PreflightError
     from .recipe import Recipe, load_recipe, shipped_recipes
     from .record import TrainingReport, TrainingResult
     from .saving import save_checkpoint

@@ -74,14 +74,6 @@ def write_answers(file: Path, answers: Sequence[Answer], outputs: Sequence[str])
         write_file(file, "".join(f"{' '.join(text.split())}\n" for text in outputs))
 
 
-def confusion_matrix(answers: Iterable[Answer], num_labels: int) -> npt.NDArray[np.int64]:
-    """Counts of (gold, predicted) labels. *Shape:* (num_labels, num_labels)."""
-    counts = np.zeros((num_labels, num_labels), np.int64)
-    for answer in answers:
-        np.add.at(counts, (list(answer.gold_ids), list(answer.ids)), 1)
-    return counts
-
-
 def scores_by_label(confusion: npt.NDArray[np.int64], labels: Sequence[str]) -> list[tuple[str, int, str, str, str]]:
     """Precision, recall and F1 of every label."""
     right, predicted, true = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
@@ -93,7 +85,9 @@ def scores_by_label(confusion: npt.NDArray[np.int64], labels: Sequence[str]) -> 
 
 def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Sequence[str]) -> list[Path]:
     """Write what a classifier gets wrong: report.html, confusion.csv, labels.csv and errors.csv."""
-    confusion = confusion_matrix(answers, len(labels))
+    confusion = np.zeros((len(labels), len(labels)), np.int64)  # counts of (gold, predicted) labels
+    for answer in answers:
+        np.add.at(confusion, (list(answer.gold_ids), list(answer.ids)), 1)
     wrong = [one for one in answers if one.ids != one.gold_ids]
     errors = sorted(wrong, key=lambda one: one.probability or 0, reverse=True)
     tables: dict[str, tuple[Sequence[str], list[Sequence[Any]]]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 from transformers.training_args import OptimizerNames
 from transformers.utils import ExplicitEnum
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError, raised_as
 from zoo.models import ZooConfig
 from zoo.models.roles import DECAY
 
@@ -24,11 +24,11 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio
 """Experiment trackers, and the packages that they run on, any one of them each."""
 
 
-def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
+def check_trackers(report_to: Any) -> None:
     several = () if report_to is None else report_to
     for name in map(str, several if isinstance(several, (list, tuple)) else (several,)):
         packages = TRACKERS.get(name, ())
-        if packages and not any(installed(package) for package in packages):
+        if packages and not any(map(find_spec, packages)):
             raise ConfigError(f"report_to={name} was given, but {name} is not installed: pip install {packages[0]}")
         if not packages and name not in ("none", "all", *get_available_reporting_integrations()):
             raise InvalidChoiceError(name, TRACKERS, kind="report_to")
@@ -216,10 +216,8 @@ def training_arguments(
         **device_settings(use_cpu=bool(given.get("use_cpu", False))),
         **completed(given),
     }
-    try:
+    with raised_as(ConfigError, "training arguments are not valid: {}".format, ValueError, TypeError):
         args = ZooTrainingArguments(**settings)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"training arguments are not valid: {error}") from error
     for name, value in BATCHES.items():
         if getattr(args.accelerator_config, name) is value:
             raise ConfigError(

@@ -158,7 +158,12 @@ def evaluate(
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     recipe.check_generation(generation)
-    data_task = checked_task(recipe, evaluated, needs_labels=report is not None)
+    data_task = recipe.data_task()
+    check_head(evaluated, data_task)
+    if report is not None and not isinstance(data_task, LabelsTask):
+        raise ConfigError(f"an error report needs labels, and {data_task.name} has none")
+    if (problem := data_task.misfit(evaluated.config)) is not None:
+        raise ConfigError(problem)
     data_task = data_task.fitted_to(evaluated.config)
     name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
     repeats = data is None and heldout is None
@@ -168,7 +173,8 @@ def evaluate(
     check_sight(evaluated, data_task, encoded)
     check_generation(evaluated, data_task, tokenizers, recipe.generation, encoded)
     with scratch_folder() as scratch:
-        reported = report_of(folder)
+        saved = None if folder is None else read_result(folder).get("report")
+        reported: Mapping[str, Any] = saved if isinstance(saved, Mapping) else {}
         on_cpu = evaluated.device.type == "cpu"
         precise = on_cpu and reported.get("device") != "cpu"  # which computes slowly in an accelerator's types
         arguments = evaluation_arguments(run, batch_size, use_cpu=on_cpu, precise=precise)
@@ -201,17 +207,6 @@ def evaluate(
     if report is not None:
         write_report(Path(report), f"{name} on {called}", evaluation.answers, evaluation.labels)
     return evaluation
-
-
-def checked_task(recipe: Recipe, evaluated: PreTrainedModel, *, needs_labels: bool) -> DataTask:
-    """Find the task of a recipe, and refuse what it cannot do with a model."""
-    task = recipe.data_task()
-    check_head(evaluated, task)
-    if needs_labels and not isinstance(task, LabelsTask):
-        raise ConfigError(f"an error report needs labels, and {task.name} has none")
-    if (problem := task.misfit(evaluated.config)) is not None:
-        raise ConfigError(problem)
-    return task
 
 
 def chosen_examples(
@@ -265,19 +260,11 @@ def evaluation_arguments(
     run: RunRecord | None, batch_size: int | None, *, use_cpu: bool, precise: bool
 ) -> dict[str, Any]:
     """Find out how the loss is to be computed: as at the end of training if known, or in float32 if `precise`."""
-    arguments: dict[str, Any] = {"use_cpu": use_cpu}
-    if run is None:
-        arguments["per_device_eval_batch_size"] = BATCH_SIZE
-    else:
-        kept = ("per_device_eval_batch_size", *(() if precise else EVALUATED_WITH))
-        arguments.update({name: run.recipe.arguments[name] for name in kept if name in run.recipe.arguments})
-    return arguments if batch_size is None else {**arguments, "per_device_eval_batch_size": batch_size}
-
-
-def report_of(folder: Path | None) -> Mapping[str, Any]:
-    """The saved report of a run, empty where there is none."""
-    report = None if folder is None else read_result(folder).get("report")
-    return report if isinstance(report, Mapping) else {}
+    size = "per_device_eval_batch_size"
+    trained = {size: BATCH_SIZE} if run is None else run.recipe.arguments
+    kept = (size, *(() if precise else EVALUATED_WITH))
+    known = {name: trained[name] for name in kept if name in trained}
+    return {"use_cpu": use_cpu, **known, **({} if batch_size is None else {size: batch_size})}
 
 
 def compare_with_report(loss: float, report: Mapping[str, Any], device: str) -> None:

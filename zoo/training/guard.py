@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import TrainingArguments
 from transformers.debug_utils import DebugUnderflowOverflow
 
-from zoo.base.errors import ZooError
+from zoo.base.errors import ZooError, raised_as
 
 HINT = "a lower learning_rate or more warmup_steps may help"
 
@@ -21,15 +21,12 @@ class TrainingError(ZooError, RuntimeError):
     """A training run that cannot go on."""
 
 
-@contextmanager
-def memory_explained(args: TrainingArguments) -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise TrainingError(
-            f"the memory of {args.device} is not enough for per_device_train_batch_size="
-            f"{args.per_device_train_batch_size}: take {smaller_steps(args)}"
-        ) from error
+def memory_explained(args: TrainingArguments) -> AbstractContextManager[None]:
+    def message(error: Exception) -> str:
+        size = f"per_device_train_batch_size={args.per_device_train_batch_size}"
+        return f"the memory of {args.device} is not enough for {size}: take {smaller_steps(args)}"
+
+    return raised_as(TrainingError, message, torch.OutOfMemoryError)
 
 
 def smaller_steps(args: TrainingArguments) -> str:

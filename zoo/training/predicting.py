@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,30 +100,34 @@ def score(task: DataTask, predictions: Predictions, examples: Dataset, **options
 
 def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[str, Any]) -> Predictions:
     """Let a model write, in batches of similar lengths."""
-    dataset = trainer.eval_dataset
-    order = by_length(lengths_of(dataset))
     model, tokenizer = trainer.trained_model(), tokenizers.target
     settings = settings_of_outputs(model, tokenizers, generation)
     criteria = take_stops(settings, model, tokenizer, begin=1)
     more = {"stopping_criteria": criteria} if criteria else {}
     with temporarily(trainer.args, predict_with_generate=True), temporarily(trainer.model, generation_config=settings):
-        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX, **more)
+        found, places = predict_by_length(trainer, **more)
     ids = np.where(found.predictions < 0, tokenizer.pad_token_id, found.predictions).tolist()
     if criteria:
         ids = [row[: criteria[0].length(row)] for row in ids]
     texts = [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
-    return Predictions(**measured(found.metrics), outputs=in_place(texts, order))
+    return Predictions(**measured(found.metrics), outputs=[texts[place] for place in places])
+
+
+def predict_by_length(trainer: ZooTrainer, **options: Any) -> tuple[Any, list[int]]:
+    """The trainer's predictions for its data in the order of lengths, and the place of each example among them."""
+    dataset = trainer.eval_dataset
+    order = np.argsort(lengths_of(dataset), kind="stable").tolist()
+    chosen = dataset.select(order) if isinstance(dataset, Dataset) else Subset(dataset, order)
+    return trainer.predict(chosen, metric_key_prefix=PREFIX, **options), np.argsort(order).tolist()
 
 
 def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Predictions:
     """Take the best id at every label, in batches of similar lengths."""
-    dataset = trainer.eval_dataset
-    order = by_length(lengths_of(dataset))
     with temporarily(trainer, preprocess_logits_for_metrics=best_ids):
-        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX)
+        found, places = predict_by_length(trainer)
     rows = zip(*(np.atleast_2d(column.T).T for column in (found.label_ids, *found.predictions)), strict=True)
     counted = [[column[row[0] != IGNORED] for column in row] for row in rows]
-    labels, ids, probabilities = (in_place([row[side] for row in counted], order) for side in range(3))
+    labels, ids, probabilities = ([counted[place][side] for place in places] for side in range(3))
     return Predictions(
         **measured(found.metrics),
         unknown=count_unknown(labels, tokenizers),
@@ -151,20 +155,6 @@ def best_ids(logits: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
     first: Tensor = logits[0] if isinstance(logits, tuple) else logits
     highest, ids = first.float().max(dim=-1)
     return ids, (highest - first.float().logsumexp(dim=-1)).exp()
-
-
-def by_length(lengths: Sequence[int]) -> list[int]:
-    """Order examples so that those of similar lengths are neighbours."""
-    return sorted(range(len(lengths)), key=lambda i: lengths[i])
-
-
-def chosen(dataset: Any, places: Sequence[int]) -> Any:
-    return dataset.select(places) if isinstance(dataset, Dataset) else Subset(dataset, places)
-
-
-def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:
-    """Undo an order."""
-    return [found[place] for place in np.argsort(order)]
 
 
 def measured(metrics: Mapping[str, float]) -> dict[str, Any]:

@@ -108,9 +108,10 @@ def make_weights(
     with written_whole(out, force=force) as folder:
         scores = store(place, folder, recorded.generation)
         model = load(folder)
-        measured = {"num_parameters": model.num_parameters(), "dtype": stored_dtype(folder), "versions": versions()}
-        measured["parent"] = read_result(folder)["recipe"].get("init")
-        made = write_record(folder, replace(recorded, **measured, fingerprint=fingerprint(model)))
+        dtypes = {str(one.dtype).removeprefix("torch.") for one in load_file(folder / SAFE_WEIGHTS_NAME).values()}
+        measured = dict(num_parameters=model.num_parameters(), versions=versions(), dtype=" and ".join(sorted(dtypes)))
+        parent = read_result(folder)["recipe"].get("init")
+        made = write_record(folder, replace(recorded, **measured, parent=parent, fingerprint=fingerprint(model)))
     made = replace(made, source=str(out))
     return made, compare_scores(scores, recorded)
 
@@ -152,11 +153,6 @@ def store(trained: Path, folder: Path, generation: Mapping[str, object]) -> dict
         found, after = exact, before
     keep_evaluation(folder, found.to_dict(), found.data)
     return after
-
-
-def stored_dtype(folder: Path) -> str:
-    dtypes = {str(value.dtype).removeprefix("torch.") for value in load_file(folder / SAFE_WEIGHTS_NAME).values()}
-    return " and ".join(sorted(dtypes))
 
 
 def compare_scores(found: Mapping[str, RecordedScore], recorded: Weights) -> tuple[ScoreComparison, ...]:

@@ -18,25 +18,32 @@ from .arguments import ZooTrainingArguments
 BATCHES_SORTED_TOGETHER = 50
 
 
-class LengthGroupedSampler(Sampler[int]):
-    """Batches of similar lengths in random order.
+class EpochSampler(Sampler[int]):
+    """An order that depends on the seed and the epoch alone, so that resumed runs and other models see the same."""
 
-    Unlike transformers' sampler of this name, the order depends on the seed and the epoch only: models that draw
-    different numbers of random numbers see the same batches, and a resumed run goes on where it was.
-    """
+    epoch = 0
 
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
-        self.lengths = lengths
-        self.batch_size = batch_size
-        self.seed = seed
-        self.epoch = 0
+    def __init__(self, length: int, seed: int) -> None:
+        self.length, self.seed = length, seed
 
     def set_epoch(self, epoch: int) -> None:
-        """Describe which epoch comes next; accelerate calls this."""
+        """Choose the order of an epoch; accelerate calls this."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return self.length
+
+
+class LengthGroupedSampler(EpochSampler):
+    """Batches of similar lengths in random order.
+
+    Unlike with transformers' sampler of this name, models that draw different numbers of random numbers see the same
+    batches, and a resumed run goes on where it was.
+    """
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
+        super().__init__(len(lengths), seed)
+        self.lengths, self.batch_size = lengths, batch_size
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
@@ -53,25 +60,16 @@ class LengthGroupedSampler(Sampler[int]):
             yield from batch
 
 
-class ShuffledBlocks(Sampler[int]):
-    """All blocks in an order that depends on the seed and the epoch alone, without a permutation in memory.
+class ShuffledBlocks(EpochSampler):
+    """All blocks in random order, without a permutation in memory.
 
     The order is a Feistel network over the numbers of blocks; results beyond the last one are permuted again (cycle
     walking). An epoch has whole updates (of `together` blocks), so that these are the same on any number of processes.
     """
 
     def __init__(self, number: int, together: int, seed: int) -> None:
+        super().__init__(number - number % together if number >= together else number, seed)
         self.number = number
-        self.length = number - number % together if number >= together else number
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of an epoch; accelerate calls this."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.length
 
     def __iter__(self) -> Iterator[int]:
         keys = keys_of(self.seed, self.epoch)

@@ -29,9 +29,8 @@ from zoo.data.tasks.tables import Column, DataWarning
 from .arguments import ZooTrainingArguments, keep_logs
 from .checkpoints import going_on_from, remove_checkpoints, remove_except
 from .inputs import build_for, check_beginning, encode, num_parameters, tokenizers_for
-from .memory_check import check_disk, check_memory, memory_of
 from .predicting import check_generation, predict, score
-from .preflight import check_data, check_examples
+from .preflight import check_data, check_disk, check_examples, check_memory, memory_of
 from .progress import overview, show_progress
 from .recipe import Recipe
 from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run

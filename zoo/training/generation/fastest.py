@@ -1,14 +1,23 @@
-"""Choice of the fastest engine for a model: each is tried on a batch and compared with PyTorch."""
+"""Choice of the fastest engine for a model: each is tried on a batch and compared with PyTorch.
+
+A choice is kept in the user's cache, with the export that was chosen, under a hash of everything that it depends on:
+weights and configuration, tokenizer, batch, processor and threads, sources of the zoo, installed distributions.
+"""
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import os
+import platform
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -16,15 +25,16 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.utils.logging import get_logger
 
+from zoo.analysis.environment import device_name
 from zoo.base.errors import InputError, InvalidChoiceError, ZooError
-from zoo.base.folders import scratch_folder
+from zoo.base.files import home_cache, read_json, write_json
+from zoo.base.folders import TARGET_FOLDER, scratch_folder, written_whole
 from zoo.converters.errors import ExportError
 from zoo.converters.verification import ROUNDING, distance, neutral_generation, sample_inputs
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
 
-from .engine_cache import Choice, keep_choice, place_of_choice, read_choice
 from .engines import TORCH, Engine, ExportEngine
 
 PAYS = 1.1  # How many times as fast another engine has to be: PyTorch's model can do more, and noise shall not decide
@@ -108,9 +118,9 @@ def accelerate(
     names = tried_engines(model, engines, exact)
     place = place_of_choice(model, inputs or {}, source, [*names, exact, limit]) if kept else None
     if place is not None and (found := read_choice(place, model, source)) is not None:
-        choice, running = found
-        faster = f"{choice.speed:.2f} times as fast as {TORCH} when it was measured"
-        tell(f"{choice.engine} is taken, {faster}; remove {place} to measure again")
+        engine, speed, running = found
+        faster = f"{speed:.2f} times as fast as {TORCH} when it was measured"
+        tell(f"{engine} is taken, {faster}; remove {place} to measure again")
         return running
     with scratch_folder() as folder:
         exports = folder if place is not None else None
@@ -125,7 +135,7 @@ def accelerate(
         speed = usual.seconds / chosen.seconds
         tell(f"{chosen.engine} is taken, {speed:.2f} times as fast as {usual.engine}")
         if place is not None:
-            keep_choice(place, Choice(chosen.engine, speed), folder / chosen.engine)
+            keep_choice(place, chosen.engine, speed, folder / chosen.engine)
     return chosen.model
 
 
@@ -240,6 +250,79 @@ class Work:
         if self.settings is not None:
             return float((expected != found).float().mean())
         return distance({"": expected}, {"": found}, [""]) / max(1.0, float(expected.abs().max()))
+
+
+PACKAGES = ("zoo", "zoo.registry", "zoo.converters")
+SOURCES = (".py", ".yaml", ".json", ".jinja", ".csv", ".tsv")
+CHOICE, EXPORT = "choice.json", "export"
+
+KEPT = 10  # How many choices stay, the latest used
+
+
+def sources() -> Iterator[Path]:
+    """List the files of the zoo that decide what it does: code, definitions and records."""
+    for package in PACKAGES:
+        for root in import_module(package).__path__:
+            yield from (file for file in sorted(Path(root).rglob("*")) if file.suffix in SOURCES)
+
+
+def place_of_choice(
+    model: ZooPreTrainedModel, inputs: Mapping[str, Tensor], source: Path | None, trial: Iterable[object]
+) -> Path | None:
+    """The folder for a choice in the user's cache; None without a cache."""
+    from zoo.converters.native.files import TOKENIZER_FILES
+
+    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    if (cache := Path(usual) if usual else home_cache()) is None:
+        return None
+    digest = hashlib.sha256()
+    machine = (platform.platform(), platform.machine(), device_name(torch.device("cpu")), torch.get_num_threads())
+    names = (name for folder in filter(os.path.isdir, sys.path) for name in sorted(os.listdir(folder)))
+    installed = (name for name in names if name.endswith((".dist-info", ".egg-info")))  # with their versions
+    settings = [model.config.to_json_string(use_diff=False)]
+    if model.can_generate():
+        settings.append(model.generation_config.to_json_string(use_diff=False))
+    for part in (type(model).__name__, *settings, *machine, *installed, *trial):
+        digest.update(f"{part}\0".encode("utf-8", "surrogatepass"))
+    for name, tensor in (*model.state_dict().items(), *inputs.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+    prefixes = ("", TARGET_FOLDER) if source is not None else ()
+    tokenizers = (Path(source or "", prefix, name) for prefix in prefixes for name in TOKENIZER_FILES)
+    for file in (*sources(), *filter(Path.is_file, tokenizers)):
+        digest.update(f"{file.name}\0".encode("utf-8", "surrogatepass") + hashlib.sha256(file.read_bytes()).digest())
+    return cache / "transformer-zoo" / "engines" / digest.hexdigest()[:32]
+
+
+def read_choice(
+    place: Path, model: ZooPreTrainedModel, source: Path | None
+) -> tuple[str, float, PreTrainedModel] | None:
+    """Load what was chosen before: the engine's name, how many times as fast as PyTorch it was, and the model in it."""
+    try:
+        choice = read_json(place / CHOICE)
+        engine, speed = ENGINES.get(choice["engine"]), float(choice["speed"])
+        if isinstance(engine, ExportEngine):
+            running = engine.target.load(place / EXPORT)
+        else:
+            running = engine.run(model if engine.exact else copy.deepcopy(model), source)
+        (place / CHOICE).touch()
+    except (OSError, ValueError, TypeError, LookupError, ZooError):
+        return None
+    return choice["engine"], speed, running.eval()
+
+
+def keep_choice(place: Path, engine: str, speed: float, export: Path) -> None:
+    """Keep a choice; where that cannot be, engines are measured again next time."""
+    try:
+        with written_whole(place, force=True) as made:
+            if export.is_dir():
+                shutil.copytree(export, made / EXPORT)
+            write_json(made / CHOICE, {"engine": engine, "speed": speed})
+        kept = sorted(place.parent.glob(f"*/{CHOICE}"), key=lambda file: file.stat().st_mtime)
+        for old in kept[:-KEPT]:
+            shutil.rmtree(old.parent, ignore_errors=True)
+    except (OSError, ValueError, ZooError):
+        return
 
 
 class Fastest(Engine):

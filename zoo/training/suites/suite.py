@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import DataError, UnknownNameError
+from zoo.base.errors import DataError, UnknownNameError, raised_as
 from zoo.data.corpora import data_folder, get
 from zoo.registry import CORPORA, Registry
 
@@ -100,11 +100,10 @@ class Suite:
         raise DataError(f"{folder} has no *.jsonl files of this suite; they are {self.files}")
 
     def item(self, file: Path, number: int, line: str) -> Item:
-        try:
+        message = f"{file}, line {number}: no JSON object with {self.keys}"
+        with raised_as(DataError, lambda _: message, ValueError, KeyError, TypeError, AttributeError):
             item = self.read(file, json.loads(line))
             texts = [text for option in item.options for text in (option.completion, option.text)]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{file}, line {number}: no JSON object with {self.keys}") from error
         if len(item.options) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
             raise DataError(f"{file}, line {number}: {self.keys} are no texts to choose from")
         return item
