@@ -13,7 +13,8 @@ from zoo.base.files import write_json
 from zoo.base.folders import locked
 from zoo.comparison.files import LOCK, PLAN, RESULTS, content_hash
 from zoo.comparison.plan import find_plan, make_plan
-from zoo.comparison.request.seeds import Budget, combinations, read_budget, read_seeds, read_sweep, write_values
+from zoo.comparison.request.seeds import Budget, read_budget, read_seeds, read_sweep, write_values
+from zoo.comparison.run.search import search
 from zoo.comparison.setup.shared_inputs import share_of_warmup, spend, workload
 from zoo.data.corpora.shards import TokenRow
 from zoo.data.tasks import find_task
@@ -48,7 +49,7 @@ def test_a_budget_becomes_steps(tmp_path):
     args = training_arguments(given, output_dir=tmp_path, seed=0)
     work = workload(Dataset.from_dict(rows), args, writes=True)
     assert (work.steps, work.source_len, work.target_len) == (12, 4, 2)
-    assert work.tokens_per_step == pytest.approx(28 / 3) and spend(None, work, 1) == {}
+    assert work.tokens_per_step == pytest.approx(28 / 3)
     assert spend(Budget("steps", 7), work, 1) == {"max_steps": 7}
     assert spend(Budget("tokens", 280), work, 1) == {"max_steps": 30}
     assert spend(Budget("flops", 2800), work, 5) == {"max_steps": 60}
@@ -113,7 +114,7 @@ def test_sweeps():
     assert read_sweep(None) == {}
     assert read_sweep("lr=1e-3,5e-4") == read_sweep({"learning_rate": [1e-3, 5e-4]}) == {"learning_rate": [1e-3, 5e-4]}
     values = read_sweep(["lr=1e-3,5e-4", "weight_decay=0"])
-    assert combinations(values) == [{"learning_rate": lr, "weight_decay": 0} for lr in (1e-3, 5e-4)]
+    assert next(search(values))[0] == [{"learning_rate": lr, "weight_decay": 0} for lr in (1e-3, 5e-4)]
     assert read_sweep([write_values(*item) for item in values.items()]) == values
     listed = {"nope_layers": [[True, False], None], "optim_args": ["a=1,b=2", "1"], "x": [{"a": 1, "b": 2}, {"a": 3}]}
     assert read_sweep([write_values(*item) for item in listed.items()]) == listed

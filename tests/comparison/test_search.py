@@ -152,7 +152,7 @@ def test_a_budget_of_tokens_is_spent_with_every_batch_size(tmp_path: Path) -> No
 def test_a_budget_of_operations_is_that_of_the_swept_size(tmp_path: Path) -> None:
     maker = jobs_of(tmp_path, budget="flops=1e10", sweep="hidden_size=16,64")
     steps = [maker.job("pre-norm", 0, {"hidden_size": size}).settings["max_steps"] for size in (16, 64)]
-    flops = [maker.training_flops(f"pre-norm:hidden_size={size}") for size in (16, 64)]
+    flops = [maker.flops(f"pre-norm:hidden_size={size}").training for size in (16, 64)]
     assert steps[0] / steps[1] == pytest.approx(flops[1] / flops[0], rel=0.01)
     matched = jobs_of(tmp_path / "matched", match="params", sweep="hidden_size=16,64")
     assert matched.job("pre-norm", 0, {"hidden_size": 16}).variant == "pre-norm:hidden_size=16"

@@ -47,7 +47,8 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     logarithms of neighbouring rates; it ends at the last good rate where the next run failed or diverged.
     """
     margin = float(benchmark.across["margin"])
-    runs = runs_over(benchmark, rows, lambda row: learning_rate(benchmark, row.condition))
+    rates = {name: float(benchmark.arguments(name)["arguments"]["learning_rate"]) for name in benchmark.conditions}
+    runs = runs_over(benchmark, rows, lambda row: rates[row.condition])
     widths = {name: {seed: width(points, margin) for seed, points in own.items()} for name, own in runs.items()}
     lowest = {name: map(least, own.values()) for name, own in runs.items()}  # near zero: Student's may end below it
     ranked = sorted(runs, key=lambda name: -fmean(widths[name].values()))
@@ -142,7 +143,6 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     ranks = [mean_ranks([-sign * mean[place] for mean in means.values()]) for place, sign in enumerate(better)]
     correlation, share = spearman(*ranks)
     loss, other = map(title, columns)
-    order = sorted(range(len(means)), key=lambda place: ranks[0][place])
     return Reading(
         f"Rank correlation over {counted(len(means), 'variant')} ({loss}, {other}): {correlation:+.2f} "
         f"(1 where both put variants into the same order, the better first), p = {share:.2g}.",
@@ -156,7 +156,7 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
                 with_interval([value for _, value in scores[name]], 2),
                 f"{ranks[1][place]:g}",
             ]
-            for place, name in ((place, list(means)[place]) for place in order)
+            for place, name in sorted(enumerate(means), key=lambda item: ranks[0][item[0]])
         ],
     )
 
@@ -219,10 +219,6 @@ def averages(benchmark: Benchmark, rows: Iterable[Row]) -> dict[str, Scores]:
         name: {seed: mean_of([score for _, score in points]) for seed, points in own.items()}
         for name, own in runs.items()
     }
-
-
-def learning_rate(benchmark: Benchmark, condition: str) -> float:
-    return float(benchmark.arguments(condition)["arguments"]["learning_rate"])
 
 
 def width(points: Sequence[Point], margin: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import ConfigError, UnknownNameError, UnsupportedTaskError, ZooError
+from zoo.base.errors import ConfigError, UnknownNameError, UnsupportedTaskError, ZooError, raised_as
 from zoo.building.settings import describe_setting
 from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_LOOKS, read_budget
 from zoo.comparison.results.design import Design
@@ -311,13 +311,11 @@ def read(file: Path) -> Benchmark:
     if not isinstance(content, dict):
         raise ConfigError(f"{file} is no benchmark: it must hold names and values; entries: {', '.join(known)}")
     UnknownNameError.check(*content, valid=known, kind="entry", owner=file)
-    try:
+    with raised_as(ConfigError, lambda error: f"{file} is no benchmark: {error}", TypeError):
         text = Text(**content["text"]) if content.get("text") else None
         anchors = tuple(Anchor(**anchor) for anchor in content.get("anchors", ()))
         made = {"name": file.stem, "text": text, "anchors": anchors, "results": results / f"{file.stem}.csv"}
         found = Benchmark(**{**content, **made})
-    except TypeError as error:
-        raise ConfigError(f"{file} is no benchmark: {error}") from error
     check(found, file)
     return found
 

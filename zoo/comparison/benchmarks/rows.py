@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import CheckpointError, FormatVersionError
+from zoo.base.errors import CheckpointError, raised_as
 from zoo.base.files import write_file, written
 from zoo.base.folders import locked
 from zoo.base.formats import ROWS
@@ -107,16 +107,13 @@ def read_rows(file: Path) -> list[Row]:
     """
     if not file.is_file():
         return []
-    try:
+    errors = (OSError, ValueError, TypeError, KeyError, csv.Error)
+    with raised_as(CheckpointError, lambda error: f"{file} holds no results of a benchmark: {error}", *errors):
         text = file.read_text(encoding="utf-8")
         lines = list(csv.DictReader(io.StringIO(text, newline="")))
         for line in lines:
             ROWS.check({name: int(line[name]) for name in ROWS.stamp if name in line}, file, line["zoo"])
         return [row_of(line) for line in lines]
-    except FormatVersionError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
-        raise CheckpointError(f"{file} holds no results of a benchmark: {error}") from error
 
 
 def row_of(line: Mapping[str, str]) -> Row:

@@ -61,7 +61,7 @@ class BenchmarkRun:
 
     def run(self, condition: str, names: Sequence[str], seeds: Sequence[int]) -> None:
         """Run variants under a condition. Where rows are recorded, existing ones are not made again."""
-        there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
+        there = {row.key: row for row in self.recorded()}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
         missing: dict[tuple[int, ...], list[str]] = {}
         for name in names:
@@ -89,7 +89,7 @@ class BenchmarkRun:
         """Give undecided variants, and the baseline, another seed until all are decided or have all seeds."""
         limit = self.benchmark.most_seeds or 0
         while True:
-            rows = {row.key: row for row in (*(read_rows(self.file) if self.file else ()), *self.rows)}
+            rows = {row.key: row for row in (*self.recorded(), *self.rows)}
             verdicts = judge(self.benchmark, rows.values(), condition, data=self.called)
             undecided = sorted({one.variant for one in verdicts.standings if one.verdict == UNDECIDED} & {*names})
             free = {name: [n for n in range(limit) if self.key(condition, name, n) not in rows] for name in undecided}
@@ -136,10 +136,12 @@ class BenchmarkRun:
 
     def row_of(self, condition: str, name: str) -> Row | None:
         """A row of a variant, recorded or of this command."""
-        recorded = read_rows(self.file) if self.file else ()
         wanted = (self.benchmark.version, condition, name, self.called)
-        fitting = (row for row in (*recorded, *self.rows) if not row.error)
+        fitting = (row for row in (*self.recorded(), *self.rows) if not row.error)
         return next((one for one in fitting if (one.version, one.condition, one.variant, one.data) == wanted), None)
+
+    def recorded(self) -> list[Row]:
+        return read_rows(self.file) if self.file else []
 
     def tried(self, condition: str, name: str, found: Comparison) -> dict[str, list[Any]]:
         """The values that a sweep has tried for a variant, here or in the comparison that chose them."""
@@ -233,8 +235,7 @@ class BenchmarkRun:
 
     def check_directions(self, runs: Iterable[Run]) -> None:
         """Refuse a definition that takes the worse for the better."""
-        scores = [item for run in runs if run.report is not None for item in run.report["scores"].items()]
-        for name, score in scores:
+        for name, score in (item for run in runs if run.report is not None for item in run.report["scores"].items()):
             better = 1 if score.get("higher_is_better", True) else -1
             if self.benchmark.better(name) != better:
                 raise ConfigError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.base.errors import ConfigError
 from zoo.base.folders import scratch_folder
-from zoo.comparison import Run, compare
+from zoo.comparison import compare
 
 from .definition import Benchmark
 from .judging import Verdicts, judge
@@ -85,19 +85,16 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             baseline = benchmark.baseline(row.condition)
             (timed,) = session.timed(row.condition, [row.variant], [row.seed], baseline)
             return judged(row, timed.values[benchmark.score], asdict(timed), verdicts)
-        run = run_again(benchmark, row, data, scratch, tell)
+        chosen = {name: value for name, value in row.settings.items() if name not in ("max_steps", "tried", DECAYED)}
+        arguments = {"data": data, **arguments_of(benchmark, row.condition, chosen)}
+        for decided in ("match", "match_by", "match_to"):
+            arguments.pop(decided, None)
+        again = compare([row.variant], seeds=[row.seed], output_dir=scratch, progress=False, tell=tell, **arguments)
+        (run,) = again.runs
         if run.error is not None:
             session.tell(f"{run.label} failed: {run.error}")
         value = session.values(row.condition, run, scratch).get(benchmark.score, math.nan)
     return judged(row, value, run.circumstances, verdicts)
-
-
-def run_again(benchmark: Benchmark, row: Row, data: Path | None, folder: Path, tell: Tell | None) -> Run:
-    chosen = {name: value for name, value in row.settings.items() if name not in ("max_steps", "tried", DECAYED)}
-    decided = ("match", "match_by", "match_to")
-    arguments = {"data": data} | arguments_of(benchmark, row.condition, chosen)
-    given = {name: value for name, value in arguments.items() if name not in decided}
-    return compare([row.variant], seeds=[row.seed], output_dir=folder, progress=False, tell=tell, **given).runs[0]
 
 
 def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:
@@ -108,7 +105,7 @@ def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: V
     is_here = all(getattr(row, name) == circumstances.get(name) for name in DECISIVE)
     if verdicts.benchmark.timed:
         noise += verdicts.benchmark.margin or 0.0
-        return Repeated(row, value, holds=abs(value - recorded) <= noise if is_here else None, exact=None)
-    if is_here:
+    elif is_here:
         return Repeated(row, value, holds=value == recorded, exact=value == recorded)
-    return Repeated(row, value, holds=abs(value - recorded) <= noise, exact=None)
+    near = abs(value - recorded) <= noise
+    return Repeated(row, value, holds=near if is_here or not verdicts.benchmark.timed else None, exact=None)

@@ -22,17 +22,19 @@ CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report
 LATEX_COSTS = ("parameters", "flops_per_token", "train_tokens_per_second")
 """Metrics in the table for LaTeX in addition to the main score."""
 
-LATEX_LETTERS = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    "<": "$<$",
-    ">": "$>$",
-}
+ESCAPES = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "−": "$-$",
+        "–": "--",
+        "<": "$<$",
+        ">": "$>$",
+    }
+)
 
 
 def write_files(
@@ -101,8 +103,8 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
     usual = (summary.main.key if summary.main else summary.comparison.main_score, *LATEX_COSTS)
     UnknownNameError.check(*(columns or ()), valid=metrics, kind="column", owner=LATEX)
     shown = [metrics[name] for name in columns or usual if name in metrics]
-    header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
-    baseline = summary.comparison.baseline
+    rows = [[cell.translate(ESCAPES) for cell in row] for row in table(summary, shown)]
+    header, *body = (f"    {' & '.join(row)} \\\\" for row in rows)
     correction = "after Holm's correction"
     if summary.design.limit is not None:
         correction = (
@@ -113,19 +115,19 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
     seeds = span([len(row.runs) for row in summary.rows])
     numbers = "One seed" if seeds == "1" else f"Mean $\\pm$ standard deviation over {seeds} seeds"
     tests = f"by paired $t$-tests {correction}" if is_tested(summary) else "are not tested"
-    caption = f"{numbers}; differences from {for_latex(baseline)} {tests}."
+    caption = f"{numbers}; differences from {summary.comparison.baseline.translate(ESCAPES)} {tests}."
     lines = [
         r"\begin{table}",
         r"  \centering",
         f"  \\caption{{{caption}}}",
-        f"  \\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+        f"  \\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}",
         r"    \toprule",
-        *latex_rows([header]),
+        header,
         r"    \midrule",
-        *latex_rows(rows),
+        *body,
         r"    \bottomrule",
         r"  \end{tabular}",
-        *(rf"  \par\footnotesize {for_latex(note)}" for note in notes(summary)),
+        *(rf"  \par\footnotesize {note.translate(ESCAPES)}" for note in notes(summary)),
         r"\end{table}",
         *(f"% {line}" for line in "\n".join(fairness_lines(summary)).split("\n")),
     ]
@@ -137,12 +139,3 @@ def notes(summary: ComparisonSummary) -> Iterator[str]:
     for name, qualified in summary.fairness.qualifications.items():
         if qualified:
             yield f"{name}: {'; '.join(qualified)}."
-
-
-def latex_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    for row in rows:
-        yield "    " + " & ".join(row) + r" \\"
-
-
-def for_latex(text: str) -> str:
-    return "".join(LATEX_LETTERS.get(letter, letter) for letter in text)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+from zoo.training.answers import table_text
 
 from ..results.metrics import Metric
 from ..results.statistics import Measurements
@@ -36,12 +36,9 @@ def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
 
 def to_csv(summary: ComparisonSummary) -> str:
     """Write the records as a table: a line of names, and a line a run."""
-    text, rows = io.StringIO(), records(summary)
-    names = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(text, list(names), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    rows = records(summary)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return table_text(names, ([row.get(name) for name in names] for row in rows))
 
 
 def columns_of(summary: ComparisonSummary, metrics: Iterable[Metric]) -> Iterator[tuple[str, list[str]]]:

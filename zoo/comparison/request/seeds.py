@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
@@ -74,10 +73,6 @@ def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in SETTINGS and name not in TRAINING_FIELDS}
 
 
-def combinations(values: Values) -> list[dict[str, Any]]:
-    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
-
-
 KINDS = ("steps", "tokens", "flops", "seconds")
 LENGTHS = ("max_steps", "num_train_epochs")  # Training arguments that set the length of a run
 
@@ -131,9 +126,8 @@ def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
 def enough_seeds(seeds: Iterable[int]) -> list[int]:
     """Fill seeds up to those with which tests begin."""
     found = list(seeds)
-    while len(found) < FEWEST_SEEDS:
-        found.append(next_seed(found))
-    return found
+    following = next_seed(found)
+    return [*found, *range(following, following + FEWEST_SEEDS - len(found))]
 
 
 def next_seed(seeds: Iterable[int]) -> int:

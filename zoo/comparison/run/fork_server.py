@@ -68,13 +68,8 @@ def serve_further(replies: TextIO, modules: Sequence[str]) -> TextIO:
     process = multiprocessing.get_context("fork").Process(target=answer)
     process.start()
     os.close(reading)
-    threading.Thread(target=end_with, args=(process,), daemon=True).start()
+    threading.Thread(target=lambda: os._exit(status_of(process)), daemon=True).start()
     return os.fdopen(writing, "w", encoding="utf-8")
-
-
-def end_with(process: BaseProcess) -> None:
-    """Wait for the end of a process, and end this one."""
-    os._exit(status_of(process))
 
 
 def status_of(process: BaseProcess) -> int:

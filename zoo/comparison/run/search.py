@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from zoo.registry.names import is_number
 
-from ..request.seeds import Values, at_the_edge, beyond, combinations
+from ..request.seeds import Values, at_the_edge, beyond
 from .record import Run
 
 WIDENINGS = 2  # Further values that are tried at most
@@ -61,7 +62,7 @@ def search(
 
     Values beyond those that were asked for are tried where they are valid.
     """
-    first = combinations(tried)
+    first = [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
     share = min(FINAL_SHARE, FIRST_COST / (len(first) + WIDENINGS))
     trials = yield from ask(first, share)
     for _ in range(WIDENINGS):

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,10 @@ def work(job: Job) -> dict[str, Any]:
         splits = task.set_aside(splits.train, seed=DATA_SEED)
     resumed = next(Path(f"{Path(job.folder) / CHECKPOINT}-checkpoints").glob("checkpoint-*"), None) is not None
     watch.end("data")
-    own, callbacks = saving(recipe.arguments)
+    own: dict[str, Any] = {}
+    callbacks: list[TrainerCallback] = []
+    if not ("save_strategy" in recipe.arguments or any(map(recipe.arguments.get, SET_THE_STRATEGY))):
+        own, callbacks = BY_THE_CLOCK, [TimedCheckpoints(SECONDS_BETWEEN_CHECKPOINTS)]
     if job.seconds is not None:
         callbacks.append(TimeBudget(job.seconds))
     result = train(
@@ -109,13 +112,6 @@ def work(job: Job) -> dict[str, Any]:
         watch.end("measure")
     # The reported training time includes that of a killed process, which is only partly known.
     return {**written, "timings": {} if resumed else watch.seconds}
-
-
-def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
-    """Choose arguments and callbacks that save checkpoints to resume from, unless the recipe does."""
-    if "save_strategy" in arguments or any(map(arguments.get, SET_THE_STRATEGY)):
-        return {}, []
-    return BY_THE_CLOCK, [TimedCheckpoints(SECONDS_BETWEEN_CHECKPOINTS)]
 
 
 def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> None:

@@ -45,9 +45,6 @@ class JobMaker:
         """Counts the operations that a variant, with its sizes in its name, needs for a token, once."""
         return cache(self.inputs.count_flops)
 
-    def training_flops(self, variant: str) -> float:
-        return self.flops(variant).training
-
     @cached_property
     def matched(self) -> Callable[[str], Match]:
         """Makes a variant equal to `match_to`, once, with other sizes where that takes some."""
@@ -68,7 +65,7 @@ class JobMaker:
         """The size to match: a function of a variant's name, and its name."""
         if self.request.match == "params":
             return cache(self.inputs.count_parameters), "parameters"
-        return self.training_flops, "training FLOPs per token"
+        return lambda variant: self.flops(variant).training, "training FLOPs per token"
 
     def with_swept(self, name: str, fields: Mapping[str, Any]) -> str:
         """Give a matched variant swept fields, and refuse those that undo the match."""
@@ -94,14 +91,14 @@ class JobMaker:
         if budget is None:
             return {}
         if (variant, work) not in self.lengths:
-            flops = self.training_flops(variant) if budget.kind == "flops" else 1.0
+            flops = self.flops(variant).training if budget.kind == "flops" else 1.0
             self.lengths[variant, work] = spend(budget, work, flops)
             if budget.kind in ("tokens", "flops"):
                 steps = self.lengths[variant, work]["max_steps"]
                 self.tell(f"{variant}: {budget} is {steps:,} steps of {work.tokens_per_step:,.0f} tokens on average")
         args, steps = self.inputs.arguments, self.inputs.work.steps
         shares = {**share_of_warmup(args.warmup_steps, steps), **share_of_decay(args.lr_scheduler_kwargs, steps)}
-        return {**self.lengths[variant, work], **without(shares, self.request.arguments)}
+        return self.lengths[variant, work] | without(shares, self.request.arguments)
 
     def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False, share: float = 1.0) -> Job:
         """Make a run with the values that a sweep has chosen or tries, trained for a `share` of a whole one."""
@@ -175,8 +172,6 @@ def without(values: Mapping[str, Any], others: Collection[str]) -> dict[str, Any
 def folder_name(name: str) -> str:
     """Make a variant's name the name of a folder, another one where only forbidden characters differ."""
     plain = re.sub(r"[^\w.+@=,-]", "_", name)
-    return (
-        plain
-        if plain == name and len(name) < LONGEST_FOLDER_NAME
-        else f"{plain[:LONGEST_FOLDER_NAME]}-{zlib.crc32(name.encode()):08x}"
-    )
+    if plain == name and len(name) < LONGEST_FOLDER_NAME:
+        return plain
+    return f"{plain[:LONGEST_FOLDER_NAME]}-{zlib.crc32(name.encode()):08x}"

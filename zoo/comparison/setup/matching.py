@@ -85,21 +85,20 @@ def candidates(sizes: Sizes, target: float, measure: Measure, way: str, *, finer
     """Sizes on both sides of the baseline's value, in one of `WAYS`; `finer` steps by the intermediate size."""
     own = sizes.config()
     free = "intermediate_size" not in parse_name(sizes.name).overrides
+    deep = partial(sizes.following, "num_hidden_layers", "decoder_layers")
+    inner_size = partial(sizes.following, "intermediate_size", "decoder_intermediate_size")
     unit = 2 * math.lcm(own.num_attention_heads, own.decoder_attention_heads or 1)  # rotary needs even heads
 
     def with_sizes(settings: dict[str, int]) -> Match:
         name = with_settings(sizes.name, settings)
         return Match(name, measure(name), target, settings)
 
-    def deep(layers: int) -> dict[str, int]:
-        return sizes.following("num_hidden_layers", "decoder_layers", layers)
-
     def narrow(others: dict[str, int], inner: int) -> Match:
-        return with_sizes({**others, **inner_size(sizes, inner)})
+        return with_sizes({**others, **inner_size(inner)})
 
     def wide(units: int) -> dict[str, int]:
         inner = max(1, round(own.intermediate_size * units * unit / own.hidden_size))
-        return {"hidden_size": units * unit, **(inner_size(sizes, inner) if free else {})}
+        return {"hidden_size": units * unit, **(inner_size(inner) if free else {})}
 
     if way == "intermediate":
         yield from around(partial(narrow, {}), own.intermediate_size)
@@ -110,11 +109,6 @@ def candidates(sizes: Sizes, target: float, measure: Measure, way: str, *, finer
         if finer and free and abs(coarse.difference) > TOLERANCE:
             inner = coarse.settings.get("intermediate_size", own.intermediate_size)
             yield from around(partial(narrow, coarse.settings), inner)
-
-
-def inner_size(sizes: Sizes, inner: int) -> dict[str, int]:
-    """Change the inner width of the feed-forward layers."""
-    return sizes.following("intermediate_size", "decoder_intermediate_size", inner)
 
 
 def around(at: Callable[[int], Match], start: int) -> list[Match]:

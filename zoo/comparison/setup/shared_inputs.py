@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, resolve_name
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,7 @@ def sizes(encoded: Any, column: str) -> npt.NDArray[Any]:
     return np.asarray(encoded.lengths) * (np.size(encoded[0][column]) / encoded.lengths[0])
 
 
-def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict[str, Any]:
-    if budget is None:
-        return {}
+def spend(budget: Budget, work: Workload, flops_per_token: float) -> dict[str, Any]:
     if budget.kind == "seconds":
         return {"max_steps": ENDLESS}
     cost = {"steps": 1.0, "tokens": work.tokens_per_step, "flops": work.tokens_per_step * flops_per_token}[budget.kind]
@@ -134,14 +133,10 @@ def sources_of(module: str) -> Iterator[tuple[str, Path]]:
     waiting, seen = [module], set[str]()
     while waiting:
         name = waiting.pop()
-        if name in seen:
-            continue
+        if name not in seen and (file := _file_of(name)) is not None and _is_a_users(name, file, package):
+            yield name, file
+            waiting += imported_by(name, file)
         seen.add(name)
-        file = _file_of(name)
-        if file is None or not (name.partition(".")[0] == package or _is_a_users(name, file)):
-            continue
-        yield name, file
-        waiting += imported_by(name, file)
 
 
 def imported_by(module: str, file: Path) -> Iterator[str]:
@@ -160,8 +155,7 @@ def imported_by(module: str, file: Path) -> Iterator[str]:
 
 def _with_parents(name: str) -> Iterator[str]:
     """A module and its packages, in the order of import."""
-    parts = name.split(".")
-    yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
+    return accumulate(name.split("."), "{}.{}".format)
 
 
 def _file_of(name: str) -> Path | None:
@@ -178,11 +172,11 @@ def _file_of(name: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin is not None and spec.origin.endswith(".py") else None
 
 
-def _is_a_users(name: str, file: Path) -> bool:
-    """Whether a module is neither the zoo's, nor Python's, nor of an installed distribution."""
-    place = file.resolve()
+def _is_a_users(name: str, file: Path, package: str) -> bool:
+    """Whether a module is of a package, or neither the zoo's, nor Python's, nor of an installed distribution."""
+    place, top = file.resolve(), name.partition(".")[0]
     installed = place.is_relative_to(STANDARD_LIBRARY) or any(folder in place.parts for folder in INSTALLED)
-    return name.partition(".")[0] != "zoo" and not installed
+    return top == package or (top != "zoo" and not installed)
 
 
 INCIDENTAL = ("transformers_version", "_name_or_path")  # Fields of a configuration that decide nothing
@@ -216,12 +210,15 @@ class SharedInputs:
         return workload(self.encoded.train, args, writes=self.task.model_task == "seq2seq-lm")
 
     @cached_property
-    def tokenizer_digest(self) -> str:
-        return digest_of_files(self.folder / TOKENIZER)
-
-    @cached_property
-    def data_digest(self) -> list[str]:
-        return [digest_of_examples(part) for part in self.splits]
+    def digests(self) -> dict[str, Any]:
+        """Short names of data, tokenizers, and the weights that training starts from, if any."""
+        found: dict[str, Any] = {"data": [digest_of_examples(part) for part in self.splits]}
+        found["tokenizer"] = digest_of_files(self.folder / TOKENIZER)
+        if self.recipe.init is not None:
+            folder = locate(self.recipe.init)
+            files = (*folder.glob(MODEL_FILE), *folder.glob("*.safetensors"))
+            found["init"] = digest_of_named({file.name: file for file in files})
+        return found
 
     def data_settings(self, variant: str) -> dict[str, Any]:
         """Fields of configurations that follow from data, tokenizers, and the weights that training starts from."""
@@ -231,15 +228,6 @@ class SharedInputs:
             found = {**own, **found}
         kinds = (str, int, float)
         return {name: value for name, value in found.items() if name in SETTINGS and isinstance(value, kinds)}
-
-    @cached_property
-    def weights_digest(self) -> dict[str, str]:
-        """A short name for the weights that training starts from; empty without any."""
-        if self.recipe.init is None:
-            return {}
-        folder = locate(self.recipe.init)
-        files = (*folder.glob(MODEL_FILE), *folder.glob("*.safetensors"))
-        return {"init": digest_of_named({file.name: file for file in files})}
 
     def settings(self, variant: str) -> dict[str, Any]:
         return model_settings(self.task, variant, self.tokenizers, self.recipe)
@@ -274,19 +262,16 @@ class SharedInputs:
 
     def hash_of(self, variant: str, recipe: Mapping[str, Any], **others: Any) -> str:
         """Make a short name for everything that decides what a run comes to."""
-        made_of = self.config(variant)
-        made = {name: value for name, value in made_of.to_dict().items() if name not in INCIDENTAL}
+        model = self.config(variant)
         trained = {name: value for name, value in recipe.items() if name not in ("model", "explicit", "tokenizer")}
         return content_hash(
             {
                 "versions": {name: installed_version(name) for name in ("transformer-zoo", "torch", "transformers")},
                 "zoo": digest_of_the_zoo(),
-                "modules": digest_of_modules(origin.module for origin in foreign_origins(made_of).values()),
-                "config": made,
+                "modules": digest_of_modules(origin.module for origin in foreign_origins(model).values()),
+                "config": {name: value for name, value in model.to_dict().items() if name not in INCIDENTAL},
                 "recipe": trained,
-                "data": self.data_digest,
-                "tokenizer": self.tokenizer_digest,
-                **self.weights_digest,
+                **self.digests,
                 **others,
             }
         )
@@ -317,7 +302,6 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
 
 
 def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
-    origins = {}
-    for _, registry, name in named_parts(model_config):
-        origins[f"{registry.kind} {name!r}"] = registry.origin(name)
+    named = named_parts(model_config)
+    origins = {f"{registry.kind} {name!r}": registry.origin(name) for _, registry, name in named}
     return {called: origin for called, origin in origins.items() if not origin.built_in}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError, raised_as
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.registry import VARIANTS, parse_name
 from zoo.training.recipe import read_yaml
@@ -216,10 +216,8 @@ def made(kind: type[T], content: Any, where: str) -> T:
     if not isinstance(content, dict):
         raise ConfigError(f"{where} must hold names and values; entries: {', '.join(known)}")
     UnknownNameError.check(*content, valid=known, kind="entry", owner=where)
-    try:
+    with raised_as(ConfigError, lambda error: f"{where}: {error}", TypeError):
         return kind(**content)
-    except TypeError as error:
-        raise ConfigError(f"{where}: {error}") from error
 
 
 def entries(file: Path) -> dict[str, Any]:
