@@ -14,9 +14,8 @@ from zoo.comparison import ReloadCheck, Run, render
 from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
 from zoo.comparison.display.formatting import mean_and_spread, records, signed, to_csv
-from zoo.comparison.display.report.charts import joined
+from zoo.comparison.display.report.charts import Point, joined, pareto, points_of
 from zoo.comparison.display.report.page import cell
-from zoo.comparison.display.report.scatter import Point, pareto, points_of
 from zoo.comparison.display.terminal import folded
 from zoo.comparison.results.metrics import metrics_of
 from zoo.comparison.results.statistics import ERROR, Measurements

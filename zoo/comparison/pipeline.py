@@ -229,38 +229,32 @@ def compare(
     request.check()
     check_placing(launcher, jobs, launch_with or {})
     shows = progress and jobs == 1 and launcher == "local"
+    tell = tell or (lambda sentence: None)
     with locked(request.folder / LOCK, wait=False) as ours:
         if not ours:
             raise OutputExistsError(f"another command is busy with {request.folder}; wait for its end")
-        return carry_out(request, began, shows, on_run, tell or (lambda sentence: None))
+        request, plan, inputs = set_up(request, shows, tell)
+        maker = JobMaker(inputs, request, request.match_to or plan.baseline, shows, tell)
+        phases = Phases(plan, maker, on_run)
+        choices = phases.choices()
+        runs = phases.runs(plan.names, plan.seeds, choices)
+        comparison = results_of(request, plan, inputs, choices, runs)
+        if request.decide:
+            comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], choices), tell)
+        dates = (run.circumstances.get("date", "") for run in comparison.runs)
+        comparison = replace(comparison, date=max(dates, default=""))
+        if not phases.launched and (written := already_written(comparison)) is not None:
+            return written
+        if phases.launched:
+            plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
+            comparison = replace(comparison, seconds=plan.seconds)
+        plan.write(inputs.folder)
+        comparison.write()
+        write_files(comparison)
+        return Comparison.read(inputs.folder)
 
 
 spell_out(compare, TrainingOptions)
-
-
-def carry_out(
-    request: Request, began: float, progress: bool, on_run: OnRun | None, tell: Callable[[str], None]
-) -> Comparison:
-    """Do what is left of a comparison; `began` is in seconds of `time.perf_counter`."""
-    request, plan, inputs = set_up(request, progress, tell)
-    maker = JobMaker(inputs, request, request.match_to or plan.baseline, progress, tell)
-    phases = Phases(plan, maker, on_run)
-    choices = phases.choices()
-    runs = phases.runs(plan.names, plan.seeds, choices)
-    comparison = results_of(request, plan, inputs, choices, runs)
-    if request.decide:
-        comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], choices), tell)
-    dates = (run.circumstances.get("date", "") for run in comparison.runs)
-    comparison = replace(comparison, date=max(dates, default=""))
-    if not phases.launched and (written := already_written(comparison)) is not None:
-        return written
-    if phases.launched:
-        plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
-        comparison = replace(comparison, seconds=plan.seconds)
-    plan.write(inputs.folder)
-    comparison.write()
-    write_files(comparison)
-    return Comparison.read(inputs.folder)
 
 
 def set_up(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import psutil
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.training_args import OptimizerNames
 
@@ -120,8 +121,7 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
     if model.config.is_encoder_decoder:
         source, target = (measure(dataset, column)[0] for column in ("input_ids", "labels"))
         chosen = [int(lengths.argmax()) for lengths in (source, target, abs(source - target))]
-    known = inspect.signature(model.forward).parameters
-    examples = [{name: value for name, value in dataset[number].items() if name in known} for number in chosen]
+    examples = known_columns(model, dataset, chosen)
     training = model.training
     devices = [model.device] if model.device.type == "cuda" else []
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]  # such as the load of experts, which is counted
@@ -145,6 +145,12 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
                 buffer.copy_(before)
 
 
+def known_columns(model: nn.Module, dataset: Any, places: Iterable[int]) -> list[dict[str, Any]]:
+    """Examples at some places, without columns that the model does not take."""
+    known = inspect.signature(model.forward).parameters
+    return [{name: value for name, value in dataset[place].items() if name in known} for place in places]
+
+
 def with_label(dataset: Any) -> int:
     """The first of some examples with a label: a short block may have no mask."""
     some = range(min(len(dataset), 100))
@@ -158,15 +164,6 @@ def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
         raise ConfigError(
             "FSDP cannot shard an encoder-decoder with shared embeddings: build it with tie_word_embeddings=False "
             "and give its tokenizers a vocabulary each (joint: false)"
-        )
-
-
-def check_kernels(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
-    """Refuse kernels that would be put in nowhere."""
-    if args.use_liger_kernel and isinstance(model, ZooPreTrainedModel):
-        raise ConfigError(
-            "use_liger_kernel=True puts kernels into transformers' own classes, and none into the zoo's: leave it out; "
-            "losses are computed a chunk of tokens at a time without it"
         )
 
 
@@ -228,7 +225,11 @@ def check_data(
             "train_sampling_strategy=sequential was given with a mixture, which is drawn by shares: leave it out"
         )
     check_sharding(model, args)
-    check_kernels(model, args)
+    if args.use_liger_kernel and isinstance(model, ZooPreTrainedModel):
+        raise ConfigError(
+            "use_liger_kernel=True puts kernels into transformers' own classes, and none into the zoo's: leave it out; "
+            "losses are computed a chunk of tokens at a time without it"
+        )
     if args.device.type != "cpu":
         longest = max(int(measure(encoded.train, side.column)[0].max()) for side in sides_of(model))
         check_step(model, args, longest, memory_of(args.device))

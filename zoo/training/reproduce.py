@@ -166,13 +166,6 @@ def verify_weights(names: Iterable[str] | None = None, *, scores: bool = True) -
     return [verify_one(weights, scores=scores) for weights in found if names is not None or not weights.on_hub]
 
 
-def missing_corpus(folder: Path) -> str | None:
-    """The corpus that a model was scored on, if it is not here."""
-    run = saved_run(folder)
-    data = run.data.source.data if run is not None and run.data.source is not None else None
-    return data if data is not None and data in CORPORA and not is_here(CORPORA.get(data)) else None
-
-
 def verify_one(weights: Weights, *, scores: bool) -> Verification:
     try:
         folder = locate_weights(weights)
@@ -180,7 +173,9 @@ def verify_one(weights: Weights, *, scores: bool) -> Verification:
         if not (scores and recorded.scores):
             load(folder)
             return Verification(weights.name)
-        if (corpus := missing_corpus(folder)) is not None:
+        run = saved_run(folder)
+        corpus = run.data.source.data if run is not None and run.data.source is not None else None
+        if corpus is not None and corpus in CORPORA and not is_here(CORPORA.get(corpus)):
             load(folder)
             unchecked = f"files and outputs; the scores need `zoo data get {corpus}`"
             return Verification(weights.name, unchecked=unchecked)

@@ -141,7 +141,11 @@ def train(
     request.check()
     with places_taken(request):
         prepared = prepare(request)
-        checkpoint = find_checkpoint(request, prepared)
+        checkpoint = None
+        if request.resume:
+            checkpoint = going_on_from(request.checkpoints, prepared.model, prepared.identity(request.args))
+            if request.args.process_index == 0:
+                remove_except(request.checkpoints, checkpoint)
         with determinism(wanted=request.args.full_determinism):
             trainer = make_trainer(request, prepared)
             with trainer.hooks:
@@ -234,16 +238,6 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
     divided = task.set_aside(splits.train, seed=request.args.order_seed)
     kept_for_training, selection = without_leaks(divided, task.kinds)
     return task, tokenizers, replace(splits, train=kept_for_training), selection
-
-
-def find_checkpoint(request: TrainingRequest, prepared: Prepared) -> str | None:
-    """The checkpoint that a resumed run goes on from; others are removed."""
-    if not request.resume:
-        return None
-    checkpoint = going_on_from(request.checkpoints, prepared.model, prepared.identity(request.args))
-    if request.args.process_index == 0:
-        remove_except(request.checkpoints, checkpoint)
-    return checkpoint
 
 
 def make_trainer(request: TrainingRequest, prepared: Prepared) -> ZooTrainer:

@@ -47,7 +47,8 @@ def student_quantile(probability: float, freedom: int) -> float:
 def power(shift: float, critical: float, freedom: int) -> float:
     """Power of a two-sided t-test with this critical value of the size of t and the noncentrality `shift`."""
     scale, weight = estimated_deviations(freedom)
-    return float(weight @ (normal_below(shift - critical * scale) + normal_below(-shift - critical * scale)))
+    low, high = (np.interp(side * shift - critical * scale, TABLE, normal_table()) for side in (-1, 1))
+    return float(weight @ (low + high))
 
 
 @cache
@@ -57,10 +58,6 @@ def estimated_deviations(freedom: int) -> tuple[Array, Array]:
     scale = np.exp(logarithm)
     density = np.exp(freedom * (logarithm - scale**2 / 2 + 0.5))
     return scale, density / density.sum()
-
-
-def normal_below(value: Array) -> Array:
-    return np.interp(value, TABLE, normal_table())
 
 
 @cache

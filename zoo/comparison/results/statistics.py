@@ -32,11 +32,11 @@ T = TypeVar("T")
 def pareto_front(found: Sequence[T], gains: Callable[[T], tuple[float, float]]) -> list[T]:
     """Find what nothing else beats in one gain without losing in the other; equal ones are in it together."""
     every = [gains(one) for one in found]
-
-    def is_beaten(own: tuple[float, float]) -> bool:
-        return any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in every)
-
-    return [one for one, own in zip(found, every, strict=True) if not is_beaten(own)]
+    return [
+        one
+        for one, own in zip(found, every, strict=True)
+        if not any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in every)
+    ]
 
 
 def smallest_difference(deviation: float, seeds: int, tests: int = 1, chance: float = USUAL_POWER) -> float:

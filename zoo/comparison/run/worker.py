@@ -6,7 +6,6 @@ A separate process measures its own peak memory, and keeps its failures from the
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 import time
 import traceback
@@ -35,6 +34,7 @@ from zoo.training import Recipe, TrainingResult, train
 from zoo.training.after_steps import TimeBudget, TimedCheckpoints
 from zoo.training.arguments import training_arguments
 from zoo.training.guard import TrainingError
+from zoo.training.preflight import known_columns
 from zoo.training.request import SET_THE_STRATEGY
 from zoo.training.suites import SuiteRun
 
@@ -142,9 +142,7 @@ def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: T
 
 
 def batch_of(encoded: Any, size: int, model: nn.Module, collator: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    known = inspect.signature(model.forward).parameters
-    size = min(size, len(encoded))
-    return collator([{name: value for name, value in encoded[i].items() if name in known} for i in range(size)])
+    return collator(known_columns(model, encoded, range(min(size, len(encoded)))))
 
 
 def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, number: int) -> Any:

@@ -162,21 +162,16 @@ def generate(
     with torch.inference_mode(never_trains), torch.random.fork_rng(devices=devices, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        prepare(writer, len(texts) // batch_size, batch_size, settings)
+        captures = isinstance(writer, CachedGenerationMixin) and not writer.config.is_encoder_decoder
+        # Capture decode steps beforehand if enough may follow to make up for it.
+        if captures and len(texts) // batch_size * (settings.max_new_tokens or 0) >= CAPTURE_AFTER:
+            writer.prepare_for_generation(batch_size, num_beams=settings.num_beams)
         for places in tqdm(batches, disable=not progress, unit="batch"):
             ids = [encoded[i] for i in places]
             batch = write(writer, tokenizers.target, ids, settings, scores=scores, streamer=streamer)
             for place, candidates in zip(places, batch, strict=True):
                 written[place] = candidates
     return [Generation(text, candidates) for text, candidates in zip(texts, written, strict=True)]
-
-
-def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings: GenerationConfig) -> None:
-    """Capture decode steps beforehand if enough may follow to make up for it."""
-    if not isinstance(model, CachedGenerationMixin) or model.config.is_encoder_decoder:
-        return
-    if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER:
-        model.prepare_for_generation(batch_size, num_beams=settings.num_beams)
 
 
 def generation_config(
