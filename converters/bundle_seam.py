@@ -223,5 +223,3 @@ class CachedGenerationMixin(Generation):
 
 class Mixer(nn.Module):
     """Base class of layers without attention; this model has none."""
-
-    layer_type = None

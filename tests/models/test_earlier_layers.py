@@ -9,9 +9,9 @@ from models.formulas import LENGTH, WIDTH, config, random, randomized
 
 import zoo
 from zoo.base.errors import ConfigError, InputError, UnsupportedOperationError
-from zoo.models.attention import build_attention
 from zoo.models.capabilities import what_engines_lack
 from zoo.models.embedding import ValueEmbedding
+from zoo.models.layers import build_mixer
 
 DEPTH = 3
 SHARED = "llama-style@tiny:attention=kv-sharing,num_hidden_layers=4,num_kv_shared_layers=2"
@@ -20,7 +20,7 @@ WINDOWS = SHARED.replace("llama-style", "gpt-oss-style")
 
 def layers_of(**settings: Any) -> list[Any]:
     made = config(num_hidden_layers=DEPTH, **settings)
-    return [randomized(build_attention(made, place, is_causal=True), seed=place) for place in range(DEPTH)]
+    return [randomized(build_mixer(made, place, is_causal=True), seed=place) for place in range(DEPTH)]
 
 
 @pytest.mark.parametrize("settings", [{"attention": "value-residual"}, {"attention": "kv-sharing"}], ids=str)

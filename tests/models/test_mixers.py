@@ -14,7 +14,7 @@ from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGated
 import zoo
 from zoo.base.errors import InputError
 from zoo.models import MIXERS, ShortConvolution
-from zoo.models.mixers.base import build_mixer
+from zoo.models.layers import build_mixer
 from zoo.models.mixers.delta_rule import channel_gated_delta_rule, gated_delta_rule
 
 NAMES = ("gated-delta-net", "kimi-delta-attention", "short-conv")
@@ -76,7 +76,7 @@ def assert_same_outputs(ours: Any, theirs: Any, of_theirs: Any) -> None:
 def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
     """transformers' own module, with separate projections; whole texts, and one token after the other."""
     settings = {**DELTA, "linear_conv_kernel_dim": 3, "linear_allow_neg_eigval": negative}
-    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="gated-delta-net"), 0))
+    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="gated-delta-net"), 0, is_causal=True))
     of_theirs = transformers.OlmoHybridConfig(
         hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, hidden_act="silu",
         layer_types=["linear_attention", "full_attention"], **settings,
@@ -114,7 +114,7 @@ def test_what_is_forgotten_at_once_overflows_nothing() -> None:
 def test_a_short_convolution_is_a_filter_for_each_channel(bias: bool) -> None:
     """Over a token and the three before it."""
     settings = {"conv_L_cache": 4, "conv_bias": bias}
-    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="short-conv"), 0))
+    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="short-conv"), 0, is_causal=True))
     states = random(2, LENGTH, WIDTH)
     before, after, values = (states @ ours.in_proj.weight.T + (ours.in_proj.bias if bias else 0)).chunk(3, dim=-1)
     gated = F.pad(before * values, (0, 0, 3, 0))

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from zoo.base.errors import InputError
 from zoo.fast.int8 import MANY, Int8Linear, refuse
-from zoo.fast.modules import kinds_of
 from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
 from zoo.models.borrowing import borrowed_by
 from zoo.models.layers import GatedFeedForward
-from zoo.models.stack import ZooEncoder, ZooStack
+from zoo.models.stack import ZooEncoder, ZooStack, kinds_of
 from zoo.models.wrapped import zoo_model
 
 Model = TypeVar("Model", bound=ZooPreTrainedModel)

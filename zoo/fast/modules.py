@@ -4,7 +4,6 @@ Dropout (Srivastava et al. 2014) has cheaper random numbers on a CPU: PyTorch dr
 sequentially, which takes longer than most of a layer's other work. Here 16 bits are drawn per element.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -41,16 +40,6 @@ def is_watched(module: nn.Module) -> bool:
         or (hooks and any(getattr(hook, "__module__", None) != RECORDER for hook in hooks.values()))
         or _has_any_global_hook()
     )
-
-
-def kinds_of(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
-    """List the classes of modules and of all their submodules."""
-    return frozenset(type(part) for module in modules for part in module.modules())
-
-
-def are_untouched(modules: Iterable[nn.Module], kinds: frozenset[type[nn.Module]]) -> bool:
-    """Whether modules and their submodules have the classes they were built of, and no hooks."""
-    return not any(is_watched(part) or type(part) not in kinds for module in modules for part in module.modules())
 
 
 class Identity(nn.Identity):

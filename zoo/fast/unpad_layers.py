@@ -12,7 +12,7 @@ from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .chunked_loss import up_to_last_label
-from .modules import are_untouched, is_traced, is_watched
+from .modules import is_traced, is_watched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding, computes
 
@@ -71,8 +71,8 @@ def unpaddings(
     drops = bool(stack.training and config.attention_dropout)
     by_length = takes_lengths(config, hidden_states, drops=drops, has_bias=bool(context.biases))
     found = find_unpaddings(config, (context.attention_mask, hidden_states), source, by_length=by_length)
-    built = (stack.embedding_projection, stack.layers, stack.norm)
-    if found is None or not are_untouched(built, stack.built_of):
+    parts = (part for built in (stack.embedding_projection, stack.layers, stack.norm) for part in built.modules())
+    if found is None or any(is_watched(part) or type(part) not in stack.built_of for part in parts):
         return None, None
     documents = None
     if config.is_decoder and context.attention_mask is None and context.given_positions is not None:

@@ -17,7 +17,7 @@ from .choices import AttentionScale, QKNorm
 from .configuration import ZooConfig
 from .context import EarlierLayers
 from .norms import build_norm
-from .parts import ATTENTIONS, POSITIONS
+from .parts import POSITIONS
 
 Heads: TypeAlias = tuple[Tensor, Tensor]  # Keys and values
 
@@ -240,8 +240,3 @@ def attention_scaling(config: ZooConfig) -> float:
         widths = {AttentionScale.HEAD_DIM: config.head_dim, AttentionScale.HIDDEN_SIZE: config.hidden_size}
         scale = widths.get(AttentionScale(scale), 1) ** 0.5
     return 1.0 / scale
-
-
-def build_attention(config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> Attention:
-    """Build the attention sublayer that the configuration names."""
-    return ATTENTIONS.get(config.attention)(config, layer_idx, is_causal=is_causal, is_cross=is_cross)

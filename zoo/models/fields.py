@@ -159,11 +159,6 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // part for part in small)})
 
 
-def ends_without_norm(config: Any) -> bool:
-    """Whether the last layer's output has no norm yet."""
-    return config.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH)
-
-
 @dataclass(init=False, repr=False, eq=False, kw_only=True)
 class Fields:
     """The fields of [`ZooConfig`][zoo.models.ZooConfig], in the names of transformers."""
@@ -238,7 +233,7 @@ class Fields:
     dyt_alpha: float = setting(0.5, "Initial steepness of dynamic tanh.", TRAINING, ANY_NUMBER)
     final_norm: FilledBool = setting(None,
         "Whether a norm follows the last layer; by default only if the layers end without one (pre and sandwich).",
-        ELSEWHERE, usual=ends_without_norm)
+        ELSEWHERE, usual=lambda config: config.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH))
     embedding_norm: bool = setting(False, "Whether a norm follows the embeddings.", DRAWN, place="embeddings",
         words="normed")
     residual: str = setting("plain", "Residual part.", DRAWN, place="residual", words="{value}")

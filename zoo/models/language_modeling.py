@@ -36,8 +36,7 @@ class LanguageModel(ZooPreTrainedModel):
     allows `lm_head_transform` before the projection.
     """
 
-    _tp_plan = {"lm_head": "colwise_gather_output"}
-    _fsdp_plan = {"lm_head": "keep_full_weight"}
+    parallel_styles = {"lm_head": "colwise_gather_output"}
     ties: ClassVar[dict[str, tuple[str, str]]] = {
         "tie_word_embeddings": ("lm_head.weight", "model.embed_tokens.weight")
     }

@@ -8,12 +8,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from zoo.base.errors import ConfigError, enumerate_names
 from zoo.fast.modules import Dropout, Identity
 
-from .attention import Attention, build_attention
+from .attention import Attention
 from .configuration import ZooConfig
 from .context import EarlierLayers
-from .mixers.base import build_mixer
 from .norms import build_norm
-from .parts import ACTIVATIONS, FEED_FORWARDS
+from .parts import ACTIVATIONS, ATTENTIONS, FEED_FORWARDS, MIXERS
 from .residual import Residual, build_residual
 
 MULTI_HEAD = "multi-head"  # The attention that a variant's own may replace
@@ -68,7 +67,7 @@ class TransformerLayer(GradientCheckpointingLayer):
 
     def build_cross_attention(self, config: ZooConfig, layer_idx: int) -> None:
         """Build what reads the states of an encoder, in a decoder that has one."""
-        self.cross_attn = build_attention(config, layer_idx, is_cross=True)
+        self.cross_attn = ATTENTIONS.get(config.attention)(config, layer_idx, is_cross=True)
         self.cross_attn_residual = build_residual(config, layer_idx)
 
     def read_source(self, hidden_states: Tensor, states: Tensor, mask: Any, **kwargs: Any) -> Tensor:
@@ -95,6 +94,19 @@ class TransformerLayer(GradientCheckpointingLayer):
     def routed(self, **kwargs: Any) -> dict[str, EarlierLayers | None]:
         """Further arguments of a feed-forward network in training: `earlier` if it has a router."""
         return {"earlier": kwargs.get("earlier")} if hasattr(self.mlp, "router") else {}
+
+
+class AttentionEverywhere:
+    """Attention in every layer."""
+
+    layer_type = None
+
+
+def build_mixer(config: ZooConfig, layer_idx: int, *, is_causal: bool) -> Any:
+    """Build what lets the tokens of a layer see each other: attention, or in layers of its type the mixer."""
+    if config.mixer_layer_type is not None and config.types_of_layers()[layer_idx] == config.mixer_layer_type:
+        return MIXERS.get(config.mixer)(config, layer_idx)
+    return ATTENTIONS.get(config.attention)(config, layer_idx, is_causal=is_causal)
 
 
 class EncoderLayer(TransformerLayer):

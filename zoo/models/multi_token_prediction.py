@@ -20,7 +20,6 @@ from zoo.fast.modules import Identity
 from .configuration import ZooConfig
 from .context import Context, EarlierLayers, position_biases, self_attention_masks
 from .norms import build_norm
-from .parallel import tensor_parallel_plan
 from .parts import RESIDUALS
 from .stack import ZooStack
 from .transformer import transformer_of
@@ -62,7 +61,6 @@ class MultiTokenPrediction(nn.Module):
         super().__init__()
         self.loss_weight = float(getattr(config, "mtp_loss_weight", LOSS_WEIGHT))
         self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(config.prediction_depth))
-        self._tp_plan, self._fsdp_plan = tensor_parallel_plan(self), {"depths.*": "free_full_weight"}
         further = "one further token" if len(self.depths) == 1 else f"each of {len(self.depths)} further tokens"
         self.drawn_as = ("multi-token prediction", f"next to it, in training only: a layer for {further}")
 

@@ -20,7 +20,7 @@ from .parts import ATTENTIONS, POSITIONS
 def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
     """How the weights of a model are sliced over processes that compute one batch together (Shoeybi et al. 2019)."""
     sliced = ((name, styles(module)) for name, module in model.named_modules())
-    return {wildcard(f"{name}.{part}".rstrip(".")): style for name, own in sliced for part, style in own.items()}
+    return {wildcard(f"{name}.{part}".strip(".")): style for name, own in sliced for part, style in own.items()}
 
 
 def styles(module: nn.Module) -> dict[str, str]:
@@ -49,8 +49,9 @@ def slices_heads(attention: type[Attention], config: ZooConfig) -> bool:
     return attention is Attention and not whole
 
 
-def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]:
-    """Modules of a stack in the stages of a pipeline, in order: before its layers, these, after them."""
+def pipeline_parallel_plan(model: Any) -> dict[str, tuple[list[str], list[str]]]:
+    """Modules of a model's only stack in the stages of a pipeline, in order: before its layers, these, after them."""
+    stack, prefix = model.base_model, "" if model.base_model is model else f"{model.base_model_prefix}."
     children: dict[str, Any] = dict(stack.named_children())
     if not isinstance(children.get("layers"), nn.ModuleList) or "token_types" in children:
         return {}
@@ -60,18 +61,20 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
     between = (children["embedding_norm"], children["embedding_projection"], children["stream"])
     if type(children["position"]).embed is not Position.embed or not all(isinstance(m, nn.Identity) for m in between):
         return {}
-    return dict(ZooConfig.base_model_pp_plan)
+    return {f"{prefix}{name}": stages for name, stages in ZooConfig.base_model_pp_plan.items()}
 
 
-def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:
+def fully_sharded_plan(model: Any) -> dict[str, str]:
     """Which modules of a model gather their weights by themselves under FSDP; the rest is gathered with the model."""
-    shared = {name.rpartition(".")[0] for pair in tied.items() for name in pair}
     plan: dict[str, str] = {}
+    embeddings = [name for name, module in model.named_modules() if isinstance(module, TokenEmbedding)]
+    if len(embeddings) == 1 or not model.config.share_encoder_decoder_embeddings:
+        plan |= dict.fromkeys(embeddings, "free_full_weight")
     for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] == "layers":
+        if isinstance(module, nn.ModuleList) and name.rpartition(".")[2] in ("layers", "depths"):
             plan[f"{wildcard(name)}.*"] = "free_full_weight"
-        elif isinstance(module, TokenEmbedding) and name not in shared:
-            plan[name] = "free_full_weight"
+        elif name == "lm_head":
+            plan[name] = "keep_full_weight"
     return plan
 
 

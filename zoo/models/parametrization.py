@@ -25,7 +25,7 @@ from .parts import ATTENTIONS, PART_FIELDS
 from .roles import Role, parameter_roles
 from .transformer import transformer_of
 from .unit import UnitHead
-from .validation import require_at_least
+from .validation import require_range
 from .widths import BASE_WIDTH, matrix_std, width_factor
 
 BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
@@ -33,7 +33,7 @@ BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
 
 def mup_settings(config: ZooConfig) -> dict[str, Any]:
     """The settings that make a model's parametrization maximal update."""
-    MaximalUpdate.check_options(config)
+    require_range("mup_base_width", getattr(config, "mup_base_width", BASE_WIDTH), 1)
     decoder = config.get_text_config(decoder=True)
     if decoder.head_dim != config.head_dim:
         raise ConfigError(
@@ -62,6 +62,7 @@ class MaximalUpdate:
     """Normal, with hidden matrices divided by the root of the width and classifiers by the width (muP, table 8)."""
 
     options = {"mup_base_width": BASE_WIDTH}
+    least = {"mup_base_width": 1}
 
     def __new__(cls, module: nn.Module, config: ZooConfig) -> None:  # type: ignore[misc]
         """Initialise one module. Arguments as for every scheme."""
@@ -75,11 +76,6 @@ class MaximalUpdate:
         for name, grows in getattr(module, "input_grows", {}).items():
             if not grows and name in (named := dict(module.named_parameters())):
                 init.normal_(named[name], mean=0.0, std=config.initializer_range)
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a base width that there cannot be."""
-        require_at_least(1, mup_base_width=getattr(config, "mup_base_width", BASE_WIDTH))
 
 
 def is_scaled_embedding(module: nn.Module, config: ZooConfig) -> bool:

@@ -107,7 +107,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "masked-rows-uniform": "variants.builders.vanilla:UniformMaskedRows",
     },
     "mixer": {
-        "attention": "models.mixers.base:Mixer",
+        "attention": "models.layers:AttentionEverywhere",
         "gated-delta-net, gated-deltanet": "models.mixers.delta_net:GatedDeltaNet",
         "kimi-delta-attention, kda": "models.mixers.delta_net:KimiDeltaAttention",
         "short-conv": "models.mixers.short_convolution:ShortConvolution",

@@ -7,8 +7,8 @@ import math
 import os
 import warnings
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,16 +47,6 @@ EVAL_MODE = (
     "call model.train() before training; zoo.build and zoo.load return models in evaluation mode, and Lightning's "
     "Trainer leaves them in it"
 )
-
-
-class HasExperts:
-    """Whether `set_experts_implementation` works, which transformers looks for in a class's source."""
-
-    def __get__(self, model: Any, owner: type | None = None) -> Callable[[], bool]:
-        """A method: False of a class, as its configuration decides."""
-        if model is None:
-            return lambda: False
-        return lambda: "num_experts_per_tok" in getattr(FEED_FORWARDS.get(model.config.feed_forward), "options", {})
 
 
 class ZooPreTrainedModel(AttentionBackends):
@@ -146,7 +136,17 @@ class ZooPreTrainedModel(AttentionBackends):
         timestamps = {**files_timestamps, MANIFEST_FILE: math.inf}
         return super()._upload_modified_files(working_dir, repo_id, timestamps, *args, **kwargs)
 
-    _can_set_experts_implementation = HasExperts()
+    def _can_set_experts_implementation(self) -> bool:
+        """Whether `set_experts_implementation` works, which transformers looks for in a class's source."""
+        return "num_experts_per_tok" in getattr(FEED_FORWARDS.get(self.config.feed_forward), "options", {})
+
+    def init_parallel_plans(self) -> None:
+        """Leave plans to be made by the existing modules when they are read; transformers makes them by the class."""
+
+    _ep_plan: dict[str, str] = {}
+    _tp_plan = cached_property(tensor_parallel_plan)
+    _pp_plan = cached_property(pipeline_parallel_plan)
+    _fsdp_plan = cached_property(fully_sharded_plan)
 
     def train(self, mode: bool = True) -> Self:
         self.chose_mode = self.chose_mode or mode
@@ -310,13 +310,6 @@ class ZooModel(ZooPreTrainedModel):
     def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> ZooModel:
         """Choose the class by the configuration's stack; copying and unpickling come with the class and without one."""
         return super().__new__(BODIES[config.stack] if cls is ZooModel and config is not None else cls)
-
-    def init_parallel_plans(self) -> None:
-        """Plan by the existing modules, where transformers would by the configuration alone."""
-        super().init_parallel_plans()
-        self._tp_plan = tensor_parallel_plan(self)
-        self._pp_plan = pipeline_parallel_plan(self)
-        self._fsdp_plan = fully_sharded_plan(self, self.tied_weights())
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:
         """Compute hidden states. Arguments of every body; the three classes take more, and describe their outputs.

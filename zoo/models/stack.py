@@ -1,5 +1,6 @@
 """Stacks: what embeds tokens, applies layer after layer, and normalises; the encoder and the decoder."""
 
+from collections.abc import Iterable
 from itertools import cycle
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from zoo.base.errors import ConfigError
 from zoo.fast.attention import config_with_weights
-from zoo.fast.modules import Dropout, Identity, kinds_of
+from zoo.fast.modules import Dropout, Identity
 from zoo.fast.unpad_layers import run_without_padding
 
 from .attention import Attention
@@ -272,6 +273,11 @@ class ZooDecoder(ZooStack):
         source, tokens = (encoder_hidden_states, encoder_attention_mask), (input_ids, kwargs.pop("is_token", None))
         context = Context(attention_mask, position_ids, past_key_values, *source, *tokens)
         return BaseModelOutputWithPastAndCrossAttentions(self.run(inputs_embeds, context, **kwargs), past_key_values)
+
+
+def kinds_of(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
+    """List the classes of modules and of all their submodules."""
+    return frozenset(type(part) for module in modules for part in module.modules())
 
 
 def stacks_of(model: nn.Module) -> dict[str, ZooStack]:

@@ -53,8 +53,8 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     for field, one in SETTINGS.items():
         value = getattr(config, field)
         for number in value if isinstance(value, (list, tuple)) else [value]:
-            if not (one.least is None or number is None or one.least <= number <= min(one.greatest, largest(number))):
-                raise ConfigError(f"{field}={number} was given; it must be {range_in_words(one.least, one.greatest)}")
+            if one.least is not None and number is not None:
+                require_range(field, number, one.least, one.greatest)
         if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
             raise ConfigError(f"{field}={value} was given; it must be positive and finite")
         if one.choices is not None and isinstance(value, str):
@@ -76,9 +76,8 @@ def validate_types(config: ZooConfig) -> None:
     """Require values to be of the types that their fields are annotated with."""
     for field in dataclasses.fields(config):
         words = [word.strip() for word in field.type.split("|")] if isinstance(field.type, str) else []
-        value = getattr(config, field.name)
-        if words and set(words) <= TYPES.keys() and not any(is_of_type(value, word) for word in words):
-            raise ConfigError(f"{field.name}={value!r} was given; it must be {type_in_words(words)}")
+        if words and TYPES.keys() >= set(words):
+            require_type(field.name, getattr(config, field.name), *words)
 
 
 def validate_options(config: ZooConfig) -> None:
@@ -88,10 +87,10 @@ def validate_options(config: ZooConfig) -> None:
         least = getattr(part, "least", {})
         for name, default in getattr(part, "options", {}).items():
             value, word = getattr(config, name, default), type(default).__name__
-            if word in TYPES and not is_of_type(value, word):
-                raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
+            if word in TYPES:
+                require_type(name, value, word)
             if name in least and value is not None:
-                require_at_least(least[name], **{name: value})
+                require_range(name, value, least[name])
         if hasattr(part, "check_options"):
             part.check_options(config)
     if any(hasattr(config, name) for name in FURTHER_TOKENS):
@@ -102,9 +101,8 @@ def validate_further_tokens(config: ZooConfig) -> None:
     """Require a decoder, and layers that can follow its last one, where further tokens are predicted in training."""
     for name, word in FURTHER_TOKENS.items():
         value = getattr(config, name, 0)
-        if not is_of_type(value, word):
-            raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
-        require_at_least(0, **{name: value})
+        require_type(name, value, word)
+        require_range(name, value, 0)
     depth = config.prediction_depth
     if depth and (config.stack != "decoder" or config.add_cross_attention):
         raise ConfigError(
@@ -118,18 +116,16 @@ def validate_further_tokens(config: ZooConfig) -> None:
         )
 
 
-def type_in_words(words: list[str]) -> str:
-    """Write a type for a message."""
-    names = dict.fromkeys("None" if kind is type(None) else kind.__name__ for word in words for kind in TYPES[word])
-    return " or ".join(names)
-
-
-def is_of_type(value: Any, word: str) -> bool:
-    """Whether a value has a type; True and False are no numbers here."""
-    types = TYPES[word]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        return False
-    return not isinstance(value, (list, tuple, dict)) or all(type(element) is ELEMENTS[word] for element in value)
+def require_type(name: str, value: Any, *words: str) -> None:
+    """Require a value to have one of some types; True and False are no numbers here."""
+    types = [kind for word in words for kind in TYPES[word]]
+    elements = [ELEMENTS[word] for word in words if word in ELEMENTS]
+    if not isinstance(value, bool) or bool in types:
+        is_plain = not isinstance(value, (list, tuple, dict))
+        if isinstance(value, tuple(types)) and (is_plain or all(type(element) in elements for element in value)):
+            return
+    names = dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in types)
+    raise ConfigError(f"{name}={value!r} was given; it must be {' or '.join(names)}")
 
 
 def validate_tied_width(config: ZooConfig) -> None:
@@ -188,23 +184,19 @@ def require_own_layers(config: ZooConfig, given: str, why: str, *others: str) ->
         )
 
 
-def require_at_least(least: float, **options: float) -> None:
-    """Require settings of a part to be finite and not too small."""
-    for name, value in options.items():
-        if not least <= value <= largest(value):
-            raise ConfigError(f"{name}={value} was given; it must be {range_in_words(least, largest(value))}")
-
-
 def largest(value: float) -> float:
     """The largest number of a kind that PyTorch computes with."""
     return LARGEST if isinstance(value, int) else LARGEST_FLOAT
 
 
-def range_in_words(least: float, greatest: float) -> str:
-    """Write a range for a message."""
-    if greatest == LARGEST_FLOAT:
-        return "a finite number" if least < 0 else f"a finite number, at least {least}"
-    return f"at least {least} and at most {greatest:,}"
+def require_range(name: str, value: float, least: float, greatest: float | None = None) -> None:
+    """Require a number in a range, of those that PyTorch computes with."""
+    greatest = largest(value) if greatest is None else greatest
+    if not least <= value <= min(greatest, largest(value)):
+        valid = f"at least {least} and at most {greatest:,}"
+        if greatest == LARGEST_FLOAT:
+            valid = "a finite number" if least < 0 else f"a finite number, at least {least}"
+        raise ConfigError(f"{name}={value} was given; it must be {valid}")
 
 
 def validate_heads(config: ZooConfig) -> None:

@@ -11,28 +11,24 @@ from zoo.base.errors import ConfigError, InputError
 from zoo.fast.preallocated_cache import may_be_written, self_attention_cache
 from zoo.fast.unpadding import UnpaddedMask, mix_documents
 
-from ..attention import build_attention
 from ..configuration import ZooConfig
-from ..parts import MIXERS
 from ..validation import require_own_layers
 
 
 class Mixer(nn.Module):
-    """Attention in every layer.
+    """Base of what mixes tokens otherwise than attention in some layers, called as attention is.
 
-    And the base of what mixes tokens otherwise in some of them, called as attention is. A mixer is causal, and what it
-    keeps of earlier tokens is a state that does not grow: a cache layer of transformers.
+    A mixer is causal, and what it keeps of earlier tokens is a state that does not grow: a cache layer of transformers.
 
     Args:
         layer_idx: The layer's place in the stack, which is its place in the cache.
 
     Attributes:
-        layer_type: Name of its layers in `layer_types`, in transformers' words "linear_attention" or "conv"; None for
-            no such layers.
+        layer_type: Name of its layers in `layer_types`, in transformers' words "linear_attention" or "conv".
         out_proj: The projection onto the residual stream.
     """
 
-    layer_type: ClassVar[str | None] = None
+    layer_type: ClassVar[str]
     out_proj: nn.Linear
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
@@ -42,8 +38,6 @@ class Mixer(nn.Module):
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
         """Refuse stacks that see later tokens, and such as have no layer of either kind."""
-        if cls.layer_type is None:
-            return
         given = f"mixer={config.mixer!r} was given"
         if config.stack != "decoder" or config.add_cross_attention:
             stack = f"an {config.stack}" if config.stack != "decoder" else "a decoder with cross attention"
@@ -107,13 +101,6 @@ class Mixer(nn.Module):
             *Shape:* as hidden_states.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no mix")
-
-
-def build_mixer(config: ZooConfig, layer_idx: int, *, is_causal: bool = False) -> Any:
-    """Build what lets the tokens of a layer see each other: attention, or in layers of its type the mixer."""
-    if config.mixer_layer_type is not None and config.types_of_layers()[layer_idx] == config.mixer_layer_type:
-        return MIXERS.get(config.mixer)(config, layer_idx)
-    return build_attention(config, layer_idx, is_causal=is_causal)
 
 
 def state_layer(past_key_values: Cache, layer_idx: int) -> LinearAttentionLayer:
