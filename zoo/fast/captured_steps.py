@@ -25,13 +25,7 @@ from transformers.utils import logging
 from .graph_capture import SHORTEST, CapturedGraph, Program, capture, compile_graph
 from .guards import Guards, can_be_captured
 from .preallocated_cache import CACHE_NAME, GrowingLayer, SourceLayer, self_attention_cache
-from .prepacked_linear import (
-    PrepackedLayers,
-    PrepackedWeights,
-    Prepacking,
-    prepacking_of,
-    replacing_methods,
-)
+from .prepacked_linear import PrepackedLayers, PrepackedWeights, Prepacking, prepacking_of, replacing_methods
 from .switches import current
 
 DIMENSIONS: dict[str, tuple[int, str] | None] = {

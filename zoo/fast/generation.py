@@ -8,12 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers.cache_utils import QuantizedCache
-from transformers.generation import (
-    GenerationMixin,
-    GenerationMode,
-    LogitsProcessorList,
-    PromptLookupCandidateGenerator,
-)
+from transformers.generation import GenerationMixin, GenerationMode, LogitsProcessorList, PromptLookupCandidateGenerator
 
 from zoo.base.errors import ConfigError, UnsupportedBackendError, UnsupportedOperationError
 

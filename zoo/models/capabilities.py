@@ -79,9 +79,8 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
 def slices_weights(engine: str) -> bool:
     """Whether a serving engine slices the weights of the model that this process builds."""
     state = sys.modules.get(SERVING[engine])
-    if state is None or not state.model_parallel_is_initialized():
-        return False
-    return bool(state.get_tensor_model_parallel_world_size() > 1)
+    is_ready = state is not None and state.model_parallel_is_initialized()
+    return bool(is_ready and state.get_tensor_model_parallel_world_size() > 1)
 
 
 def runs_on_cpu() -> bool:
@@ -109,15 +108,6 @@ def limits_in_vllm_on_cpu(config: ZooConfig) -> tuple[str, ...]:
     """The sentence on a head size that vLLM lacks there, if it does."""
     size = head_size_lacking(config)
     return () if size is None else (f"vLLM does not serve it on a CPU, because of {size}.",)
-
-
-def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:
-    """Refuse a user-registered backend that would silently ignore a feature."""
-    if (why := what_engines_lack(config, attn_implementation)) is not None:
-        raise UnsupportedBackendError(
-            f"attn_implementation={attn_implementation!r} was given, a backend from elsewhere, which cannot run "
-            f"variant {config.variant!r} because of {why}; valid: {', '.join(backends_of(config))}"
-        )
 
 
 def refuse_paging(config: ZooConfig, attn_implementation: str) -> None:
@@ -163,17 +153,9 @@ class AttentionBackends(PreTrainedModel):
 
     # For an instance, depends on its configuration; for the class, True. transformers reads both, and reads them before
     # __init__ has set anything.
-    @property
-    def _supports_sdpa(self) -> bool:
-        return "sdpa" in self.supported_backends()
-
-    @property
-    def _supports_flex_attn(self) -> bool:
-        return "flex_attention" in self.supported_backends()
-
-    @property
-    def _supports_flash_attn(self) -> bool:
-        return "flash_attention_2" in self.supported_backends()
+    _supports_sdpa = property(lambda self: "sdpa" in self.supported_backends())
+    _supports_flex_attn = property(lambda self: "flex_attention" in self.supported_backends())
+    _supports_flash_attn = property(lambda self: "flash_attention_2" in self.supported_backends())
 
     def set_attn_implementation(self, attn_implementation: str | dict[str, str], *args: Any, **kwargs: Any) -> None:
         """Change the attention backend of all stacks."""
@@ -212,8 +194,13 @@ class AttentionBackends(PreTrainedModel):
                 f"attn_implementation={name!r} was given, which variant {self.config.variant!r} cannot run on with "
                 f"this configuration; valid: {', '.join(supported)}"
             )
-        if not (is_kernel or base_name in BACKENDS or base_name.startswith("flash_attention")):
-            refuse_engine(self.config, base_name)
+        if is_kernel or base_name in BACKENDS or base_name.startswith("flash_attention"):
+            return
+        if (why := what_engines_lack(self.config, base_name)) is not None:
+            raise UnsupportedBackendError(
+                f"attn_implementation={base_name!r} was given, a backend from elsewhere, which cannot run variant "
+                f"{self.config.variant!r} because of {why}; valid: {', '.join(supported)}"
+            )
 
     def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
         """Choose the attention backend, or refuse one that this variant does not support."""

@@ -151,13 +151,6 @@ class PositionDecoder(nn.Module):
         return self.norm(hidden_states)
 
 
-def build_pooler(config: ZooConfig) -> nn.Module:
-    """Build the layer between pooling and classifier: by default none."""
-    if config.classifier_positions is not None:
-        return PositionDecoder(config, config.classifier_positions)
-    return nn.Identity() if config.classifier_pooler_act is None else SequencePooler(config)
-
-
 class ZooForSequenceClassification(Classifier):
     """Classifies sequences by the pooled hidden states of an encoder, or of a decoder."""
 
@@ -167,7 +160,11 @@ class ZooForSequenceClassification(Classifier):
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
-        self.pooler = build_pooler(config)
+        self.pooler: nn.Module = nn.Identity()
+        if config.classifier_positions is not None:
+            self.pooler = PositionDecoder(config, config.classifier_positions)
+        elif config.classifier_pooler_act is not None:
+            self.pooler = SequencePooler(config)
         self.post_init()
 
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:

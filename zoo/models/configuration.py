@@ -114,9 +114,10 @@ class ZooConfig(Fields, PreTrainedConfig):
         validate(self, layer_types)
 
         fill(self)
-        # Set only if a part uses them: transformers checks hasattr().
+        # Set only if a part uses them: transformers checks hasattr(). By default every other layer is the mixer's.
         if layer_types is not None or self.mixer_layer_type is not None:
-            self.layer_types = repeat_pattern(layer_types or mixed_layer_types(self), self.num_hidden_layers)
+            usual = "full_attention" if self.sliding_window is None else "sliding_attention"
+            self.layer_types = repeat_pattern(layer_types or [self.mixer_layer_type, usual], self.num_hidden_layers)
         part = POSITIONS.get(self.position)
         if part.uses_rope_parameters:
             validate_rope_parameters(rope_parameters, part.rope_layer_types)
@@ -328,11 +329,6 @@ def fill(config: ZooConfig) -> None:
 def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
     """Repeat a pattern over the layers."""
     return [pattern[i % len(pattern)] for i in range(length)]
-
-
-def mixed_layer_types(config: ZooConfig) -> list[str | None]:
-    """Default pattern of layer types with a mixer: every other layer has attention."""
-    return [config.mixer_layer_type, "full_attention" if config.sliding_window is None else "sliding_attention"]
 
 
 def find_providers(config: ZooConfig) -> dict[str, str]:

@@ -21,7 +21,6 @@ from .configuration import ZooConfig
 from .context import Context, EarlierLayers, position_biases, self_attention_masks
 from .norms import build_norm
 from .parts import RESIDUALS
-from .stack import ZooStack
 from .transformer import transformer_of
 
 if TYPE_CHECKING:
@@ -113,7 +112,15 @@ class MultiTokenPrediction(nn.Module):
         is_padding_mask = isinstance(mask, Tensor) and mask.ndim == 2
         context = Context(mask[:, -labels.shape[1] :] if is_padding_mask else mask, position_ids, None)
         tokens = context.attention_mask if is_padding_mask else is_token
-        args, named = layer_arguments(body, embeddings, context)
+        # Arguments of the last layer of a stack without a cache.
+        step = body.config.num_hidden_layers - 1
+        kind, placed, position = body.layer_types[step], body.placed_types[step], body.position
+        context.place(embeddings, position)
+        biases = position_biases([placed], position, embeddings, None) if position.has_bias else {}
+        rotations: Any = position.rotations(embeddings, context.position_ids, [placed]) if placed else {}
+        args = (self_attention_masks(body.config, embeddings, context, [kind])[kind], biases.get(placed))
+        kwargs |= {"position_embeddings": rotations.get(placed), "position_ids": context.position_ids, "step": step}
+        kwargs["attn_implementation"] = body.config._attn_implementation
         losses = []
         routes: list[tuple[Tensor, Any]] = []
         for shift, depth in enumerate(self.depths, start=1):
@@ -122,9 +129,9 @@ class MultiTokenPrediction(nn.Module):
                 real = tokens.bool()
                 follows = follows & real & real.roll(-shift, dims=1)
             ids = None if input_ids is None else input_ids.roll(-shift, dims=1)
-            named["earlier"] = earlier = EarlierLayers(ids, follows.expand_as(labels))
+            kwargs["earlier"] = earlier = EarlierLayers(ids, follows.expand_as(labels))
             earlier.kept |= {"router_logits": ()} if "router_logits" in outputs else {}
-            hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **{**kwargs, **named})
+            hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **kwargs)
             routes += [(logits, earlier.is_token) for logits in earlier.kept.get("router_logits", ())]
             # Values rolled to the end belong to no token: their targets are ignored.
             further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
@@ -138,22 +145,3 @@ class MultiTokenPrediction(nn.Module):
             return output
         routed, masks = zip(*routes, strict=True)
         return head.balanced(output, {"mtp_router_logits": routed}, torch.stack(masks), labels, share, "mtp_")
-
-
-def layer_arguments(
-    body: ZooStack, embeddings: Tensor, context: Context
-) -> tuple[tuple[Any, Tensor | None], dict[str, Any]]:
-    """Mask and position bias, and keyword arguments, of the last layer of a stack without a cache."""
-    step = body.config.num_hidden_layers - 1
-    kind, placed = body.layer_types[step], body.placed_types[step]
-    context.place(embeddings, body.position)
-    biases = position_biases([placed], body.position, embeddings, None) if body.position.has_bias else {}
-    rotations: Any = body.position.rotations(embeddings, context.position_ids, [placed]) if placed else {}
-    named = {
-        "position_embeddings": rotations.get(placed),
-        "position_ids": context.position_ids,
-        "step": step,
-        "attn_implementation": body.config._attn_implementation,
-    }
-    mask = self_attention_masks(body.config, embeddings, context, [kind])[kind]
-    return (mask, biases.get(placed)), named

@@ -25,7 +25,7 @@ from .parts import ATTENTIONS, PART_FIELDS
 from .roles import Role, parameter_roles
 from .transformer import transformer_of
 from .unit import UnitHead
-from .validation import require_range
+from .validation import require_at_least
 from .widths import BASE_WIDTH, matrix_std, width_factor
 
 BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
@@ -33,7 +33,7 @@ BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
 
 def mup_settings(config: ZooConfig) -> dict[str, Any]:
     """The settings that make a model's parametrization maximal update."""
-    require_range("mup_base_width", getattr(config, "mup_base_width", BASE_WIDTH), 1)
+    require_at_least(1, mup_base_width=getattr(config, "mup_base_width", BASE_WIDTH))
     decoder = config.get_text_config(decoder=True)
     if decoder.head_dim != config.head_dim:
         raise ConfigError(

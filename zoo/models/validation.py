@@ -54,7 +54,7 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
         value = getattr(config, field)
         for number in value if isinstance(value, (list, tuple)) else [value]:
             if one.least is not None and number is not None:
-                require_range(field, number, one.least, one.greatest)
+                require_at_least(one.least, one.greatest, **{field: number})
         if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
             raise ConfigError(f"{field}={value} was given; it must be positive and finite")
         if one.choices is not None and isinstance(value, str):
@@ -90,7 +90,7 @@ def validate_options(config: ZooConfig) -> None:
             if word in TYPES:
                 require_type(name, value, word)
             if name in least and value is not None:
-                require_range(name, value, least[name])
+                require_at_least(least[name], **{name: value})
         if hasattr(part, "check_options"):
             part.check_options(config)
     if any(hasattr(config, name) for name in FURTHER_TOKENS):
@@ -102,7 +102,7 @@ def validate_further_tokens(config: ZooConfig) -> None:
     for name, word in FURTHER_TOKENS.items():
         value = getattr(config, name, 0)
         require_type(name, value, word)
-        require_range(name, value, 0)
+        require_at_least(0, **{name: value})
     depth = config.prediction_depth
     if depth and (config.stack != "decoder" or config.add_cross_attention):
         raise ConfigError(
@@ -189,14 +189,15 @@ def largest(value: float) -> float:
     return LARGEST if isinstance(value, int) else LARGEST_FLOAT
 
 
-def require_range(name: str, value: float, least: float, greatest: float | None = None) -> None:
-    """Require a number in a range, of those that PyTorch computes with."""
-    greatest = largest(value) if greatest is None else greatest
-    if not least <= value <= min(greatest, largest(value)):
-        valid = f"at least {least} and at most {greatest:,}"
-        if greatest == LARGEST_FLOAT:
-            valid = "a finite number" if least < 0 else f"a finite number, at least {least}"
-        raise ConfigError(f"{name}={value} was given; it must be {valid}")
+def require_at_least(least: float, greatest: float | None = None, /, **options: float) -> None:
+    """Require settings to be finite, not too small, and not above `greatest` if that is given."""
+    for name, value in options.items():
+        most = largest(value) if greatest is None else greatest
+        if not least <= value <= min(most, largest(value)):
+            valid = f"at least {least} and at most {most:,}"
+            if most == LARGEST_FLOAT:
+                valid = "a finite number" if least < 0 else f"a finite number, at least {least}"
+            raise ConfigError(f"{name}={value} was given; it must be {valid}")
 
 
 def validate_heads(config: ZooConfig) -> None:
@@ -206,9 +207,10 @@ def validate_heads(config: ZooConfig) -> None:
     for field in ("num_attention_heads", "decoder_attention_heads"):
         heads = getattr(config, field)
         if heads and follows and config.hidden_size % heads:
+            nearest = min(divisors(config.hidden_size), key=lambda divisor: abs(divisor - heads))
             raise ConfigError(
                 f"{field}={heads} does not divide hidden_size={config.hidden_size}; "
-                f"the nearest number that does is {nearest_divisor(config.hidden_size, heads)} (or give head_dim)"
+                f"the nearest number that does is {nearest} (or give head_dim)"
             )
         grouped = config.num_key_value_heads not in (None, config.num_attention_heads)
         if heads and grouped and heads % config.num_key_value_heads:
@@ -216,11 +218,6 @@ def validate_heads(config: ZooConfig) -> None:
                 f"num_key_value_heads={config.num_key_value_heads} does not divide {field}={heads}: "
                 "every key-value head serves the same number of query heads"
             )
-
-
-def nearest_divisor(number: int, wanted: int) -> int:
-    """Find the divisor of a number that is nearest to another number."""
-    return min(divisors(number), key=lambda divisor: abs(divisor - wanted))
 
 
 MOST_LABELS = 1_000_000
@@ -256,17 +253,12 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
     """Raise ConfigError for labels, dtype, rotary settings, quantisation or names that transformers cannot use."""
     if config.id2label is not None or "num_labels" in kwargs:
         validate_labels(config.id2label, kwargs.get("num_labels"))
-    if (dtype := kwargs.get("torch_dtype") if config.dtype is None else config.dtype) is not None:
-        validate_dtype(dtype)
+    dtype = kwargs.get("torch_dtype") if config.dtype is None else config.dtype
+    dtype = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
     if kwargs.keys() & RESTRICTED:
         validate_restricted(kwargs)
-
-
-def validate_dtype(given: Any) -> None:
-    """Require a floating dtype, or the name of one."""
-    dtype = getattr(torch, given, given) if isinstance(given, str) else given
-    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
 
 
 def validate_restricted(kwargs: dict[str, Any]) -> None:
@@ -356,26 +348,20 @@ def with_given(saved: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:
     """Compute the rotary frequencies of all layer types once, as the model will, and raise ConfigError if it fails."""
-    for rope_parameters in [config.rope_parameters[kind] for kind in layer_types] or [config.rope_parameters]:
+    width = config.head_dim
+    for rope in [config.rope_parameters[kind] for kind in layer_types] or [config.rope_parameters]:
         own = copy.copy(config)
-        own.rope_parameters = rope_parameters
-        validate_rope_table(own)
-
-
-def validate_rope_table(config: Any) -> None:
-    """The same for settings that all layers have."""
-    rope, width = config.rope_parameters, config.head_dim
-    given = f"rope_parameters={rope!r}"
-    compute = ROPE_INIT_FUNCTIONS.get(rope.setdefault("rope_type", DEFAULT_ROPE))
-    turned = 2 * math.ceil(int(width * (rope.get("partial_rotary_factor") or 1.0)) / 2)  # channels turn in pairs
-    if not 0 < turned <= width:
-        raise ConfigError(
-            f"{given} turn {turned} of head_dim={width} channels; give an even head_dim, and a partial_rotary_factor "
-            "of at most 1 that leaves at least one channel"
-        )
-    try:
-        usable = compute is None or bool(torch.isfinite(compute(config, torch.device("cpu"))[0]).all())
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ConfigError(f"{given} cannot be used: {type(error).__name__}: {error}") from error
-    if not usable:
-        raise ConfigError(f"{given} give frequencies that are no finite numbers")
+        own.rope_parameters, given = rope, f"rope_parameters={rope!r}"
+        compute = ROPE_INIT_FUNCTIONS.get(rope.setdefault("rope_type", DEFAULT_ROPE))
+        turned = 2 * math.ceil(int(width * (rope.get("partial_rotary_factor") or 1.0)) / 2)  # channels turn in pairs
+        if not 0 < turned <= width:
+            raise ConfigError(
+                f"{given} turn {turned} of head_dim={width} channels; give an even head_dim, and a "
+                "partial_rotary_factor of at most 1 that leaves at least one channel"
+            )
+        try:
+            usable = compute is None or bool(torch.isfinite(compute(own, torch.device("cpu"))[0]).all())
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise ConfigError(f"{given} cannot be used: {type(error).__name__}: {error}") from error
+        if not usable:
+            raise ConfigError(f"{given} give frequencies that are no finite numbers")

@@ -30,12 +30,7 @@ COMMON: dict[str, Any] = {
     "lm_head_transform_bias": True,
     "classifier_pooling": "cls",
 }
-SMALL = {
-    "hidden_size": 384,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 6,
-    "intermediate_size": 1024,
-}
+SMALL = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6, "intermediate_size": 1024}
 """The size for 10 million words."""
 
 encoder(

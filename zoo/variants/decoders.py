@@ -26,11 +26,7 @@ BASE: dict[str, Any] = {
 }
 """The size of BERT and GPT-2 that is called so."""
 
-PRE_NORM: dict[str, Any] = {
-    "norm_placement": "pre",
-    "max_position_embeddings": 2048,
-    "classifier_pooling": "last",
-}
+PRE_NORM: dict[str, Any] = {"norm_placement": "pre", "max_position_embeddings": 2048, "classifier_pooling": "last"}
 
 decoder = partial(
     register,

@@ -122,8 +122,5 @@ encoder(
         "classifier_pooling": "cls",
         "classifier_pooler_act": "gelu",
     },
-    presets={
-        "base": {**BERT_BASE, "intermediate_size": 1152, "num_hidden_layers": 22},
-        "tiny": NARROW,
-    },
+    presets={"base": {**BERT_BASE, "intermediate_size": 1152, "num_hidden_layers": 22}, "tiny": NARROW},
 )

@@ -24,13 +24,7 @@ seq2seq(
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("paper", "encoder-decoder", "post-norm"),
     aliases=("transformer", "vaswani"),
-    defaults={
-        **TIED,
-        "norm_placement": "post",
-        "hidden_act": "relu",
-        "attention_bias": False,
-        "vocab_size": 37000,
-    },
+    defaults={**TIED, "norm_placement": "post", "hidden_act": "relu", "attention_bias": False, "vocab_size": 37000},
     presets={
         "base": {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 2048},
         "big": {
@@ -100,12 +94,7 @@ seq2seq(
     source="Junczys-Dowmunt et al. 2018, the transformer-base model",
     paper="Junczys-Dowmunt et al. 2018, Marian: Fast Neural Machine Translation in C++",
     tags=("encoder-decoder", "post-norm"),
-    defaults={
-        **TIED,
-        "norm_placement": "post",
-        "hidden_act": "silu",
-        "lm_head_bias": True,
-    },
+    defaults={**TIED, "norm_placement": "post", "hidden_act": "silu", "lm_head_bias": True},
 )
 
 seq2seq(
@@ -114,12 +103,7 @@ seq2seq(
     source="Zhang et al. 2020, section 4",
     paper="Zhang et al. 2020, PEGASUS: Pre-training with Extracted Gap-sentences for Abstractive Summarization",
     tags=("encoder-decoder", "pre-norm"),
-    defaults={
-        **TIED,
-        "norm_placement": "pre",
-        "hidden_act": "relu",
-        "lm_head_bias": True,
-    },
+    defaults={**TIED, "norm_placement": "pre", "hidden_act": "relu", "lm_head_bias": True},
 )
 
 register(

@@ -6,15 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.models import (
-    INITIALIZERS,
-    Attention,
-    DecoderLayer,
-    EncoderLayer,
-    SinusoidalPosition,
-    Transformer,
-    ZooConfig,
-)
+from zoo.models import INITIALIZERS, Attention, DecoderLayer, EncoderLayer, SinusoidalPosition, Transformer, ZooConfig
 from zoo.models.attention import Mixed
 from zoo.models.transformer import BACKENDS
 

@@ -7,15 +7,7 @@ from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError, InputError
 from zoo.fast.attention_backends import added_mask
-from zoo.models import (
-    Attention,
-    DecoderLayer,
-    EncoderLayer,
-    SinusoidalPosition,
-    TokenEmbedding,
-    Transformer,
-    ZooConfig,
-)
+from zoo.models import Attention, DecoderLayer, EncoderLayer, SinusoidalPosition, TokenEmbedding, Transformer, ZooConfig
 from zoo.models.attention import Mixed
 from zoo.models.transformer import BACKENDS, vocabulary_size
 
