@@ -183,7 +183,6 @@ class LearnedPosition(Position):
         self.initializer_range = config.initializer_range
 
     def init_weights(self) -> None:
-        """Draw the table from a normal distribution of the configuration's range."""
         init.normal_(self.weight, mean=0.0, std=self.initializer_range)
 
     def forward(self, position_ids: Tensor) -> Tensor:
@@ -191,7 +190,6 @@ class LearnedPosition(Position):
         return F.embedding(position_ids, self.weight)
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add the rows of the table."""
         try:
             return inputs_embeds + self(position_ids)
         except IndexError as error:  # checked only after a failure, because reading positions would cost every forward

@@ -43,7 +43,6 @@ class ZooEncoderDecoder(ZooModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """The source embedding."""
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:

@@ -60,7 +60,6 @@ class RMSNorm(nn.Module):
         return self.weight * normalised.to(hidden_states.dtype)
 
     def extra_repr(self) -> str:
-        """Show the width and epsilon when the module is printed."""
         return f"{self.weight.numel()}, eps={self.eps}"
 
 
@@ -74,7 +73,6 @@ class ZeroCenteredNorm(RMSNorm):
     drawn_as = ("RMSNorm", "factors are 1 + weights")
 
     def init_weights(self) -> None:
-        """Set every factor to one, which is a weight of zero."""
         init.zeros_(self.weight)
 
     def forward(self, hidden_states: Tensor) -> Tensor:

@@ -52,7 +52,6 @@ class LearnedScale(nn.Module):
         self.weight = nn.Parameter(torch.empty(width))
 
     def init_weights(self) -> None:
-        """Set every weight to the initial value."""
         init.constant_(self.weight, self.initial)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -60,7 +59,6 @@ class LearnedScale(nn.Module):
         return hidden_states * self.weight
 
     def extra_repr(self) -> str:
-        """Show the number of weights and their start when the module is printed."""
         return f"{self.weight.numel()}, initial={self.initial:.4g}"
 
 
@@ -157,7 +155,6 @@ class NoFirstNormResidual(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require `share_layers=False`."""
         given, why = f"residual={config.residual!r}", "the first one has fewer norms"
         require_own_layers(config, given, why, "residual='plain'")
 

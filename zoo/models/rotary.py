@@ -79,7 +79,6 @@ class RotaryPosition(Position):
         return by_type.get(rope.get("rope_type", "default"))
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
-        """Whether cached keys have the frequencies of a shorter sequence."""
         if (threshold := self.rotary_emb.changes_after) is None or not seen or length <= threshold:
             return False
         before, after = torch.tensor([seen]), torch.tensor([length])
@@ -89,12 +88,10 @@ class RotaryPosition(Position):
         return bool((changes & (after > threshold)).any())
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
-        """Cosines and sines of these positions."""
         return self.rotary_emb(hidden_states, position_ids=position_ids)
 
     @staticmethod
     def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
-        """Rotate pairs of features by position."""
         cos, sin = rotation
         rotary_dim = cos.shape[-1]
         if rotary_dim == query.shape[-1]:
@@ -111,7 +108,6 @@ class InterleavedRotaryPosition(RotaryPosition):
 
     @staticmethod
     def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
-        """Rotate neighbouring features by position."""
         cos, sin = (table[..., : table.shape[-1] // 2].unsqueeze(1) for table in rotation)
         return _turned(query, cos, sin), _turned(key, cos, sin)
 
@@ -146,21 +142,17 @@ class RotaryByLayerPosition(Position):
 
     @classmethod
     def changes_after(cls, config: ZooConfig) -> int | None:
-        """The shortest of all layer types."""
         found = (RotaryPosition.changes_after(own) for own in by_layer_type(config).values())
         return min((length for length in found if length is not None), default=None)
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
-        """Whether those of any layer type do."""
         parts = cast("Iterable[RotaryPosition]", self.by_type.values())
         return any(part.outgrows_cache(attention_mask, seen, length) for part in parts)
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
-        """Those of layers that see the whole text."""
         return self.rotations(hidden_states, position_ids, ["full_attention"])["full_attention"]
 
     def rotations(self, hidden_states: Tensor, position_ids: Tensor, layer_types: Iterable[str]) -> dict[str, Rotation]:
-        """Cosines and sines for each layer type."""
         parts = {layer_type: cast("RotaryPosition", self.by_type[layer_type]) for layer_type in layer_types}
         return {layer_type: part.rotation(hidden_states, position_ids) for layer_type, part in parts.items()}
 

@@ -83,7 +83,6 @@ class RescaledWeights(nn.Module):
         self.weight = nn.Parameter(torch.empty(width))
 
     def init_weights(self) -> None:
-        """Set every factor to its initial value."""
         init.constant_(self.weight, self.scale)
 
     def forward(self) -> Tensor:
@@ -91,7 +90,6 @@ class RescaledWeights(nn.Module):
         return self.weight * self.factor
 
     def extra_repr(self) -> str:
-        """Show the number of factors and their start when the module is printed."""
         return f"{self.weight.numel()}, initial={self.scale * self.factor:.4g}"
 
 
@@ -117,7 +115,6 @@ class UnitHead(UnitWeights, nn.Linear):
         self.scales = nn.Parameter(torch.empty(out_features))
 
     def init_weights(self) -> None:
-        """Set every factor to one, and normalise the vectors."""
         super().init_weights()
         init.constant_(self.scales, self.base)
 
@@ -156,12 +153,10 @@ class NormalizedAttention(UnitWeights, Attention):
             self.scaling = self.head_dim**0.5
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build the projections, and the factors of queries and keys."""
         super().build_projections(config)
         self.qk_scales = RescaledWeights(self.q_proj.out_features, 1.0, config.hidden_size**-0.5)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
-        """Mix the values, with the learned factors on queries and keys."""
         # Both have the factors, after the rotation. Queries have them twice here: that gives the same scores, also with
         # grouped queries, and keys are cached without them.
         factors = self.qk_scales().square().to(query.dtype).view(query.shape[1], 1, -1)
@@ -184,7 +179,6 @@ class NormalizedFeedForward(UnitWeights, GatedFeedForward):
         self.gate_factor = config.hidden_size**0.5
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the activated gate and its input."""
         gate, up = super().project(hidden_states)
         return gate * (self.gate_scales() * self.gate_factor), up * self.up_scales()
 

@@ -108,7 +108,6 @@ class DisentangledAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require as many heads for keys as for queries, no norms on them, and no cross attention."""
         wrong = {
             "num_key_value_heads": config.num_key_value_heads != config.num_attention_heads,
             "qk_norm": config.qk_norm is not None,
@@ -123,7 +122,6 @@ class DisentangledAttention(Attention):
             )
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build the projections, and the norm after the last one."""
         super().build_projections(config)
         self.o_norm: nn.Module = QuickLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
@@ -159,7 +157,6 @@ class DisentangledAttention(Attention):
         first_key: int = 0,
         **kwargs: Any,
     ) -> Mixed:
-        """Mix the values, with the scores of relative positions as a bias."""
         if position_bias is not None and queries is not None:
             keys = torch.arange(key.shape[2], device=query.device) + first_key
             rows = self.num_buckets - 1 + self.bucket(queries[:, None] - keys, self.num_buckets, self.max_distance)
@@ -181,7 +178,6 @@ class DisentangledAttention(Attention):
         return self.split_heads(queries), self.split_heads(keys)
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Project the mixed values, and norm them."""
         normed: Tensor = self.o_norm(super().merge_heads(mixed, hidden_states, value))
         return normed
 
@@ -190,12 +186,10 @@ class GatedDisentangledAttention(DisentangledAttention):
     """Disentangled attention with GELU gates and a norm before the output projection (GPT-BERT, section 3)."""
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build the projections, that of the gates, and the norm before the last one."""
         super().build_projections(config)
         self.gate_proj = nn.Linear(config.hidden_size, self.o_proj.in_features, bias=config.attention_bias)
         self.o_norm = build_norm(config, self.o_proj.in_features)
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Gate the mixed values, norm and project them."""
         gated = mixed.reshape(*hidden_states.shape[:-1], -1) * F.gelu(self.gate_proj(hidden_states))
         return self.o_proj(self.o_norm(gated))

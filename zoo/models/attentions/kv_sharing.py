@@ -23,7 +23,6 @@ class EarlierLayersAttention(Attention):
     reads_earlier_layers = True
 
     def read(self, earlier: EarlierLayers | None, name: str, device: torch.device) -> tuple[Tensor, ...]:
-        """Read a tensor of an earlier layer."""
         if earlier is None:
             raise InputError(
                 f"layer {self.layer_idx} of attention={self.config.attention!r} was called by itself, but reads "
@@ -33,7 +32,6 @@ class EarlierLayersAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require `share_layers=False`."""
         require_own_layers(config, f"attention={config.attention!r}", "later ones read what an earlier one keeps")
 
 
@@ -85,7 +83,6 @@ class SharedKeyValueAttention(EarlierLayersAttention):
 
     @classmethod
     def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None]:
-        """KV-sharing mode of every layer."""
         sources = cls.sources(config)
         stored = {source for place, source in enumerate(sources) if source != place}
         return [
@@ -93,7 +90,6 @@ class SharedKeyValueAttention(EarlierLayersAttention):
         ]
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build the query projection, and those of keys and values in layers that have their own."""
         super().build_projections(config)
         self.sharing = self.kv_sharing_modes(config)[self.layer_idx]
         self.source = self.sources(config)[self.layer_idx]
@@ -101,7 +97,6 @@ class SharedKeyValueAttention(EarlierLayersAttention):
             del self.k_proj, self.v_proj, self.k_norm
 
     def init_values(self, gain: float) -> None:
-        """Skip layers without values of their own."""
         if self.sharing != "reuse":
             super().init_values(gain)
 
@@ -149,19 +144,16 @@ class ValueEmbeddingAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require unshared layers if only some of them have a table."""
         interval = option(config, cls, "value_embedding_interval")
         if interval > 1:
             given, why = f"attention={config.attention!r}", f"some have a table (value_embedding_interval={interval})"
             require_own_layers(config, given, why, "value_embedding_interval=1")
 
     def init_weights(self) -> None:
-        """Initialize to the mean of both."""
         if self.mixes:
             init.constant_(self.value_lambdas, 0.5)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: EarlierLayers | None) -> Heads:
-        """Mix the values, and append them to those of earlier positions."""
         if self.mixes:
             if earlier is None or earlier.token_ids is None:
                 raise InputError(
@@ -195,12 +187,10 @@ class ValueResidualAttention(EarlierLayersAttention):
             self.value_lambdas = nn.Parameter(torch.empty(2))
 
     def init_weights(self) -> None:
-        """Initialize to the mean of both."""
         if self.mixes:
             init.constant_(self.value_lambdas, 0.5)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
-        """Mix the values, and append them to those of earlier positions."""
         if self.mixes:
             (first,) = self.read(earlier, FIRST, value.device)
             value = self.value_lambdas[0] * first + self.value_lambdas[1] * value

@@ -90,7 +90,6 @@ class LatentAttention(Attention):
 
     @classmethod
     def key_width(cls, config: ZooConfig) -> int:
-        """Width of both parts of a key of one head."""
         return int(option(config, cls, "qk_nope_head_dim")) + config.head_dim
 
     @classmethod
@@ -110,7 +109,6 @@ class LatentAttention(Attention):
             )
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build the projections of queries, latent vectors and shared keys, the expansion and the output projection."""
         query_rank, rank, self.nope_dim, value_dim = (option(config, type(self), name) for name in WIDTHS)
         norms = copy.copy(config)
         norms.layer_norm_eps = latent_norm_eps(config)
@@ -137,7 +135,6 @@ class LatentAttention(Attention):
         return heads, key.unsqueeze(1), self.kv_a_norm(latent).unsqueeze(1)
 
     def rotate_heads(self, query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
-        """Rotate the shared part of keys and the matching part of queries."""
         plain, turning = query.split([self.nope_dim, self.head_dim], dim=-1)
         turned, key = self.rotate(turning, key, rotation)
         return torch.cat([plain, turned], dim=-1), key

@@ -21,7 +21,6 @@ class GatedAttention(Attention):
         self.gate_proj = nn.Linear(config.hidden_size, self.o_proj.in_features, bias=config.attention_bias)
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Gate the heads and project them."""
         gate = torch.sigmoid(self.gate_proj(hidden_states))
         return super().merge_heads(mixed * gate.view_as(mixed), hidden_states, value)
 
@@ -44,7 +43,6 @@ class ExclusiveAttention(Attention):
             )
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
-        """Remove the component along the own value, and project the heads."""
         if value is not None:
             own = F.normalize(value, dim=-1).repeat_interleave(self.num_key_value_groups, dim=1).transpose(1, 2)
             mixed = mixed - (mixed * own).sum(dim=-1, keepdim=True) * own

@@ -49,7 +49,6 @@ class DifferentialAttention(Attention):
             init.normal_(self.get_parameter(name), mean=0.0, std=0.1)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
-        """Mix the values twice and subtract."""
         # Two calls, because the fast kernels need values as wide as keys.
         mixed, weights = zip(
             *(
@@ -88,7 +87,6 @@ class SinkAttention(Attention):
         self.std = config.initializer_range
 
     def init_weights(self) -> None:
-        """Draw the logits from a normal distribution of the configuration's range."""
         init.normal_(self.sinks, mean=0.0, std=self.std)
 
     def attend(
@@ -100,7 +98,6 @@ class SinkAttention(Attention):
         position_bias: Tensor | None = None,
         **kwargs: Any,
     ) -> Mixed:
-        """Mix the values, with the sink in the softmax."""
         if attention_mask is None and self.is_causal and query.shape[2] > 1:
             attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()[None, None]
         if attention_mask is not None:

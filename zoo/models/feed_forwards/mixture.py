@@ -126,7 +126,6 @@ class MixtureOfExperts(nn.Module):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse invalid numbers of experts."""
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
         if dense := option(config, cls, "first_k_dense_replace"):
             others = ("first_k_dense_replace=0", "feed_forward='gated', which weights saved with both fit")
@@ -185,7 +184,6 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse invalid numbers of experts and groups."""
         super().check_options(config)
         count, groups, admitted = (option(config, cls, name) for name in ("num_experts", "n_group", "topk_group"))
         chosen = option(config, cls, "num_experts_per_tok")
@@ -198,7 +196,6 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
             raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
 
     def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
-        """Transform every position by its experts and the shared one, if any."""
         routed = super().forward(hidden_states, earlier)
         return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
 
@@ -229,7 +226,6 @@ class SharedMixtureOfExperts(MixtureOfExperts):
         return inner_size(config) if given is None else given
 
     def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
-        """Transform every position by its experts and the shared one."""
         gate = torch.sigmoid(self.shared_expert_gate(hidden_states))
         return super().forward(hidden_states, earlier) + gate * self.shared_expert(hidden_states)
 
@@ -252,7 +248,6 @@ class BiasedRouter(SoftmaxRouter):
         init.zeros_(self.bias)
 
     def score(self, hidden_states: Tensor) -> Tensor:
-        """Score every expert."""
         return super().score(hidden_states) + self.bias
 
 
@@ -266,7 +261,6 @@ class ClampedExperts(Experts):
         self.limit: float = option(config, ClampedMixtureOfExperts, "swiglu_limit")
 
     def _apply_gate(self, gate_up: Tensor) -> Tensor:
-        """The function between the two projections."""
         gate, up = gate_up.chunk(2, dim=-1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
         return self.norm(self.dropout(gate * F.sigmoid(self.alpha * gate) * (up + 1)))
@@ -286,7 +280,6 @@ class ClampedMixtureOfExperts(MixtureOfExperts):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse invalid numbers of experts and bounds."""
         super().check_options(config)
         limit = option(config, cls, "swiglu_limit")
         if limit <= 0:

@@ -78,7 +78,6 @@ class GatedDeltaNet(Mixer):
             )
 
     def init_weights(self) -> None:
-        """Draw rates of decay."""
         draw_decays(self.A_log, self.dt_bias)
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
@@ -174,7 +173,6 @@ class KimiDeltaAttention(Mixer):
         self.drawn_as = ("Kimi delta attention", f"{heads}, convolution over {self.conv1d.kernel_size[0]}")
 
     def init_weights(self) -> None:
-        """Draw rates of decay as gated DeltaNet does."""
         draw_decays(self.A_log, self.dt_bias)
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:

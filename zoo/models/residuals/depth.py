@@ -83,7 +83,6 @@ class AttentionResidual(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require blocks of at most one layer if layers are shared."""
         if (layers := option(config, cls, "layers_per_block")) > 1:
             given, why = f"layers_per_block={layers}", "the first of a block begins a vector"
             require_own_layers(config, given, why, "layers_per_block=1, which weights saved with both fit")
@@ -96,7 +95,6 @@ class AttentionResidual(Residual):
         return cls(None if is_first else DepthAttention(config), begins_vector, **slots)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer."""
         *_, last = hidden_states.unbind(dim=-2)
         branch = self.branch(last if self.read is None else self.read(hidden_states), sublayer, *args, **kwargs)
         if self.begins_vector:

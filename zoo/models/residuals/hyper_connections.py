@@ -43,7 +43,6 @@ class SeveralStreams(Stream):
         return streams.sum(dim=-2)
 
     def extra_repr(self) -> str:
-        """Show the number of streams when the module is printed."""
         return str(self.num_streams)
 
 
@@ -117,7 +116,6 @@ class HyperConnections(Residual):
         return cls(weights, build_norm(config), **slots)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer."""
         dtype = hidden_states.dtype
         with in_own_precision(hidden_states.device):
             read, write, mix = self.weights(self.norm_streams(hidden_states))
@@ -227,7 +225,6 @@ class StreamNorm(nn.Module):
         self.eps = config.layer_norm_eps
 
     def init_weights(self) -> None:
-        """Begin with norms alone."""
         init.ones_(self.weight)
 
     def forward(self, streams: Tensor) -> Tensor:
@@ -303,7 +300,6 @@ class GatedHyperConnections(Residual):
         return cls(StreamGates(config), write, **slots)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer."""
         read, together = self.gates(hidden_states)
         shares = 2 * (self.write(together) / self.gates.num_streams).sigmoid()
         branch = self.branch(read, sublayer, *args, **kwargs)

@@ -77,7 +77,6 @@ def d2l_initializer(module: nn.Module, config: ZooConfig) -> None:
 
 
 def d2l_style(config: ZooConfig) -> Transformer:
-    """Post-norm encoder-decoder with sinusoidal positions and without attention biases, as the chapter builds it."""
     return Transformer(
         encoder_layer=D2LEncoderLayer,
         decoder_layer=D2LDecoderLayer,

@@ -83,7 +83,6 @@ def source_ids(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfi
 
 
 def explicando(config: ZooConfig) -> Transformer:
-    """Post-norm encoder-decoder with one embedding for both sides, sinusoidal positions and no dropout."""
     return Transformer(
         decoder_layer=ExplicandoDecoderLayer,
         embedding=FrozenEmbedding if config.has_quirk("embedding-never-learns") else TokenEmbedding,

@@ -13,7 +13,6 @@ class OtherRowsAttention(DisentangledAttention):
     """
 
     def places(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Split projected rows of the table into heads."""
         both = torch.cat([queries, keys], dim=-1).unflatten(-1, (-1, 2 * self.head_dim)).transpose(1, 2)
         query, key = both.chunk(2, dim=-1)
         return query, key

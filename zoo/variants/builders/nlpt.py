@@ -40,7 +40,6 @@ def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) ->
 
 
 def nlpt_encoder(config: ZooConfig) -> Transformer:
-    """Pre-norm encoder without a final norm, with learned positions and a norm on the embeddings, read at [CLS]."""
     return Transformer(
         encoder_layer=NlptEncoderLayer,
         attention_mask=no_mask if config.has_quirk("padding-is-attended") else None,

@@ -18,7 +18,6 @@ class HeadScaledAttention(Attention):
         self.head_scale = LearnedScale(config.num_attention_heads, 1.0)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
-        """Mix the values and weight the heads."""
         mixed, weights = super().attend(query, key, value, attention_mask, **kwargs)
         return self.head_scale(mixed.transpose(-1, -2)).transpose(-1, -2), weights
 
@@ -40,7 +39,6 @@ class NormFormerDecoderLayer(NormFormerEncoderLayer, DecoderLayer):
 
 
 def normformer(config: ZooConfig) -> Transformer:
-    """Pre-norm Transformer with scaled heads and extra norms after attention and inside the feed-forward network."""
     return Transformer(
         encoder_layer=NormFormerEncoderLayer, decoder_layer=NormFormerDecoderLayer, supports_unpadding=True
     )

@@ -28,7 +28,6 @@ class OdomAttention(Attention):
             self.q_norm, self.k_norm = (self._qk_norm(self.head_dim) for _ in range(2))
 
     def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
-        """Split a projection into heads, repeating a single one."""
         heads = super().split_heads(projected, norm)
         return heads.expand(-1, self.num_heads, -1, -1) if heads.shape[1] == 1 else heads
 
@@ -92,7 +91,6 @@ class NoVocabulary(nn.Module):
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """Raise InputError: the model has no vocabulary."""
         raise InputError(
             "token ids were given to a model with the quirk works-on-features; "
             "give inputs_embeds and decoder_inputs_embeds"
@@ -105,7 +103,6 @@ def hidden_size(config: ZooConfig) -> int:
 
 
 def odom_style(config: ZooConfig) -> Transformer:
-    """Post-norm encoder-decoder with sinusoidal positions, biases everywhere and a head with a bias."""
     works_on_features = config.has_quirk("works-on-features")
     if works_on_features and (config.tie_word_embeddings or config.share_encoder_decoder_embeddings):
         raise ConfigError(

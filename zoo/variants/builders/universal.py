@@ -21,7 +21,6 @@ class StepEmbedding(nn.Module):
         self.drawn_as = ("step embedding", f"{config.num_hidden_layers} × {config.hidden_size}, added to the stream")
 
     def init_weights(self) -> None:
-        """Draw the vectors from a normal distribution of the configuration's range."""
         init.normal_(self.weight, mean=0.0, std=self.std)
 
     def forward(self, hidden_states: Tensor, step: int) -> Tensor:
@@ -45,7 +44,6 @@ class UniversalDecoderLayer(UniversalEncoderLayer, DecoderLayer):
 
 
 def universal(config: ZooConfig) -> Transformer:
-    """One post-norm layer applied over and over, with an embedding for every step."""
     return Transformer(
         encoder_layer=UniversalEncoderLayer, decoder_layer=UniversalDecoderLayer, supports_unpadding=True
     )

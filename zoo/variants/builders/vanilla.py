@@ -111,7 +111,6 @@ def max_over_padding(hidden_states: Tensor, attention_mask: Tensor | None) -> Te
 
 
 def vanilla(config: ZooConfig) -> Transformer:
-    """Post-norm encoder-decoder with learned positions and scaled embeddings, and a max-pooling classifier."""
     return Transformer(
         encoder_layer=VanillaEncoderLayer,
         decoder_layer=VanillaDecoderLayer,
