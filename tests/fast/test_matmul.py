@@ -9,9 +9,8 @@ from every_variant import EACH, ONE_TASK
 
 import zoo
 from zoo.fast import matmul
-from zoo.fast.matmul import deviation_of_onednn, fast_matmul
+from zoo.fast.matmul import EXACT, deviation_of_onednn, fast_matmul
 from zoo.fast.switches import fast_paths
-from zoo.fast.trials import EXACT
 
 
 def precision(*, device: str = "cpu") -> str:

@@ -17,10 +17,9 @@ from zoo.base.processor import processor_facts
 from zoo.fast import unpad_layers, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
-from zoo.fast.matmul import deviation_of_onednn, onednn_pays
+from zoo.fast.matmul import EXACT, deviation_of_onednn, onednn_pays
 from zoo.fast.prepacked_linear import try_rows
 from zoo.fast.switches import current
-from zoo.fast.trials import EXACT
 from zoo.training.generation import ENGINES, ExportEngine
 
 PAYS = 1.2  # How many times as fast something has to be to be worth a change of precision

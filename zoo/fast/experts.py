@@ -9,9 +9,6 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from .modules import is_traced
 
-GROUPED = "grouped_mm"
-BATCHED = "batched_mm"
-ONE_BY_ONE = "eager"
 ALIGNMENT = 16  # Row alignment in bytes that PyTorch's grouped matmul requires
 ALLOCATED = 64  # Alignment in bytes of memory that PyTorch allocates on processors
 
@@ -25,9 +22,9 @@ def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: T
     expert's weights for every token, which takes ten to sixty times as long; it is for graphs, where the number of
     tokens is unknown.
     """
-    name = experts.config._experts_implementation or GROUPED
-    if name == GROUPED and not can_group(experts.gate_up_proj, experts.down_proj):
-        name = ONE_BY_ONE if has_values(hidden_states) else BATCHED
+    name = experts.config._experts_implementation or "grouped_mm"
+    if name == "grouped_mm" and not can_group(experts.gate_up_proj, experts.down_proj):
+        name = "eager" if has_values(hidden_states) else "batched_mm"
     return ALL_EXPERTS_FUNCTIONS.get_interface(name, one_by_one)
 
 

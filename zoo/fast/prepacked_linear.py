@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
 from .huge_pages import HugePages
-from .trials import EXACT, deviation, fastest_times
+from .matmul import EXACT, deviation, fastest_times
 
 try:
     import xxhash

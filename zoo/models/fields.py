@@ -332,36 +332,27 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
 )
 """All fields by name."""
 
-BESIDE_FIELDS: Mapping[str, Setting] = MappingProxyType(
-    {
-        "layer_types": Setting(
-            help="The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, "
-            "every other the mixer's if only that is.",
-        ),
-        "rope_parameters": Setting(
-            help="`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
-        ),
-        "parametrization": Setting(
-            help="How initial weights, scales and learning rates depend on the width.", changes="training"
-        ),
-        "mup_base_width": Setting(
-            help="The hidden size at which parametrization=mup is the standard one, 256 if not given.",
-            changes="training",
-        ),
-        "sizes": Setting(
-            help="Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given.",
-        ),
-        "num_nextn_predict_layers": Setting(
-            help="Number of tokens after the next one that a causal language model learns to predict, each by a layer "
-            "that runs in training only (multi-token prediction); none if not given.",
-            changes="training",
-        ),
-        "mtp_loss_weight": Setting(
-            help="Weight of their loss relative to that of the next token, 0.3 if not given.", changes="training"
-        ),
-        "num_labels": Setting(help="Number of labels of a classifier.", heads=CLASSIFIERS),
-    }
-)
+# fmt: off
+BESIDE_FIELDS: Mapping[str, Setting] = MappingProxyType({
+    "layer_types": Setting(
+        help="The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, every "
+        "other the mixer's if only that is."),
+    "rope_parameters": Setting(
+        help="`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions."),
+    "parametrization": Setting(
+        help="How initial weights, scales and learning rates depend on the width.", changes="training"),
+    "mup_base_width": Setting(
+        help="The hidden size at which parametrization=mup is the standard one, 256 if not given.", changes="training"),
+    "sizes": Setting(
+        help="Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given."),
+    "num_nextn_predict_layers": Setting(changes="training",
+        help="Number of tokens after the next one that a causal language model learns to predict, each by a layer that "
+        "runs in training only (multi-token prediction); none if not given."),
+    "mtp_loss_weight": Setting(
+        help="Weight of their loss relative to that of the next token, 0.3 if not given.", changes="training"),
+    "num_labels": Setting(help="Number of labels of a classifier.", heads=CLASSIFIERS),
+})
+# fmt: on
 """Settings that every configuration understands and that are no fields of it."""
 
 

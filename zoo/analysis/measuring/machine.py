@@ -16,9 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.base.errors import UnsupportedOperationError
 from zoo.fast.int8 import Int8Linear
-from zoo.fast.matmul import factors, multiplied_by_onednn
+from zoo.fast.matmul import factors, gain, multiplied_by_onednn
 from zoo.fast.modules import noise_like
-from zoo.fast.trials import gain
 
 
 class Allocations(TorchDispatchMode):
