@@ -91,7 +91,6 @@ class DecodeStep:
         return True
 
     def measures(self) -> bool:
-        """Look up all lengths."""
         for tensor, dimension in zip(self.inputs, self.dimensions, strict=True):
             if dimension is not None:
                 place, name = dimension
@@ -108,7 +107,6 @@ class DecodeStep:
 
     @property
     def own_layers(self) -> list[GrowingLayer]:
-        """The cache's layers of self-attention."""
         return cast(list[GrowingLayer], self_attention_cache(self.cache).layers)
 
     @property
@@ -248,7 +246,6 @@ class StepReplayer:
         return captured_steps_of(self.model) if self.modes.graph_capture != "never" else None
 
     def forward(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Run a forward, by a captured step if possible."""
         if is_observed() or (captured := self.captured) is None:
             return forward(**arguments)
         if (step := DecodeStep.of(arguments, drops_masks=self.drops_masks)) is None:

@@ -97,7 +97,6 @@ def copy_graph(graph: fx.Graph) -> fx.Graph:
 
 
 def compile_graph(graph: fx.Graph) -> Program:
-    """Compile a captured graph to a Python function of its placeholders."""
     graph = copy_graph(graph)
     for node in graph.nodes:
         if node.op == "call_function":

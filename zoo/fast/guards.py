@@ -108,7 +108,6 @@ class Guards:
             return False
 
     def __eq__(self, other: object) -> bool:
-        """Whether two sets of guards are of the same model in the same state."""
         if not isinstance(other, Guards):
             return NotImplemented
         return len(self._whole) == len(other._whole) and all(map(alike, self._whole, other._whole))
@@ -175,7 +174,6 @@ def can_be_captured(model: nn.Module) -> bool:
 
 
 def is_patched(module: nn.Module) -> bool:
-    """Whether a module overrides a method of its class on the instance."""
     return any(callable(getattr(type(module), name, None)) for name in vars(module))
 
 

@@ -106,7 +106,6 @@ class Int8Linear(nn.Module):
         self.training = False
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Multiply: (..., in_features) -> (..., out_features)."""
         return int8_product(hidden_states, self.packed, self.reduce_range)
 
     def _save_to_state_dict(self, *args: Any) -> NoReturn:

@@ -30,7 +30,6 @@ def deviation(result: Tensor, exact: Tensor) -> float:
 
 
 def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
-    """Speedup of the second implementation."""
     times = fastest_times((usual, other))
     return times[0] / times[1]
 

@@ -79,7 +79,6 @@ class GrowingLayer(DynamicLayer):
         return length <= self.rooms[0].shape[2] and all(map(may_be_written, self.rooms))
 
     def reserve(self, length: int) -> None:
-        """Reallocate with spare room if this length does not fit."""
         if self.has_room(length):
             return
         capacity = length + max(ROOM, length // SHARE)
@@ -92,7 +91,6 @@ class GrowingLayer(DynamicLayer):
         self.show(self.keys.shape[2])
 
     def show(self, length: int) -> tuple[Tensor, Tensor]:
-        """Point `keys` and `values` to the written positions."""
         keys, values = self.rooms
         self.keys, self.values = self.shown = keys.narrow(2, 0, length), values.narrow(2, 0, length)
         return self.shown
@@ -149,7 +147,6 @@ class SourceLayer(DynamicLayer):
 
 
 def is_far(tensor: Tensor) -> bool:
-    """Whether reading a tensor's values needs a device sync."""
     return tensor.device.type != "cpu"
 
 

@@ -308,7 +308,6 @@ class PrepackedForward:
         self.prepacked: Tensor | None = None
 
     def __call__(self, states: Tensor) -> Tensor:
-        """Multiply: (..., in_features) -> (..., out_features)."""
         if get_ident() != self.layers.thread or states.shape[:-1].numel() != self.rows:
             return F.linear(states, self.weight, self.bias)
         if self.prepacked is None:
@@ -318,7 +317,6 @@ class PrepackedForward:
         return self.linear(states, self.prepacked, self.weight, self.bias, self.rows)
 
     def prepack(self) -> None:
-        """Prepack the weight if that is faster and fits in memory."""
         out_features, in_features = self.weight.shape
         self.prepacked, layers = self.weight, self.layers
         linear = fastest_linear(self.rows, (out_features,), in_features, **layers.options)

@@ -37,7 +37,6 @@ class FastPaths:
     prepacked_weights: str = "auto"
 
     def __post_init__(self) -> None:
-        """Raise InputError for an unknown mode."""
         for field in fields(self):
             if (mode := getattr(self, field.name)) not in MODES:
                 raise InputError(f"{field.name}={mode!r}; valid: {', '.join(MODES)}{suggest(str(mode), MODES)}")
@@ -54,7 +53,6 @@ _modes: ContextVar[FastPaths] = ContextVar("fast_paths")
 
 
 def current() -> FastPaths:
-    """The modes in effect."""
     return _modes.get(_default)
 
 

@@ -104,7 +104,6 @@ class Unpadding:
 
     @property
     def saved(self) -> int:
-        """Number of positions without a token."""
         return self.batch_size * self.seq_len - len(self.indices)
 
     @classmethod
@@ -128,7 +127,6 @@ class Unpadding:
 
     @classmethod
     def full(cls, batch_size: int, seq_len: int, device: torch.device) -> Unpadding:
-        """Unpadding of a batch without padding."""
         indices = torch.arange(batch_size * seq_len, device=device)
         cu_seqlens = torch.arange(batch_size + 1, dtype=torch.int32, device=device) * seq_len
         return cls(indices, (0,) * batch_size, (seq_len,) * batch_size, cu_seqlens, batch_size, seq_len)

@@ -82,7 +82,6 @@ class Attention(nn.Module):
         return config.head_dim
 
     def build_projections(self, config: ZooConfig) -> None:
-        """Build the projections of queries, keys and values, and the output projection."""
         query_width = config.num_attention_heads * config.head_dim
         key_width = config.num_key_value_heads * config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
@@ -158,7 +157,6 @@ class Attention(nn.Module):
         return query, key, self.split_heads(self.v_proj(hidden_states))
 
     def rotate_heads(self, query: Tensor, key: Tensor, rotation: Any) -> tuple[Tensor, Tensor]:
-        """Encode positions in queries and keys, as [`zoo.models.embedding.Position.rotate`][] does."""
         return self.rotate(query, key, rotation)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:

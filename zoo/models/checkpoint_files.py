@@ -56,7 +56,6 @@ def read_errors(source: Any) -> Iterator[None]:
 
 
 def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    """Refuse weights that do not fit into the model."""
     shapes = (
         f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in sorted(mismatched)
     )
@@ -94,22 +93,13 @@ EXPECTED: ContextVar[Expected | None] = ContextVar("EXPECTED", default=None)
 
 @contextmanager
 def checked_before_reading(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Iterator[Expected]:
-    """Let `from_pretrained` compare the model that it has built, before it reads weights, by `check_described`."""
+    """Let `from_pretrained` compare the model that it has built, before it reads weights, with these shapes."""
     expected = Expected(folder, shapes)
     token = EXPECTED.set(expected)
     try:
         yield expected
     finally:
         EXPECTED.reset(token)
-
-
-def check_expected(model: PreTrainedModel) -> None:
-    """Compare a model that has no weights yet with those of its checkpoint, where that was asked for."""
-    expected = EXPECTED.get()
-    if expected is not None:
-        model.tie_weights(recompute_mapping=False)
-        check_described(model, expected.shapes, expected.folder)
-        expected.is_checked = True
 
 
 def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], folder: Path) -> None:

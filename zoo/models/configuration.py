@@ -327,7 +327,6 @@ def fill(config: ZooConfig) -> None:
 
 
 def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
-    """Repeat a pattern over the layers."""
     return [pattern[i % len(pattern)] for i in range(length)]
 
 

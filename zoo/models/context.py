@@ -111,6 +111,14 @@ def packed_into_cache() -> InputError:
     )
 
 
+def rotated_otherwise(seen: int, length: int) -> InputError:
+    """The error of a cache with keys that a longer sequence rotates differently."""
+    return InputError(
+        f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a sequence of "
+        f"{length}: give all tokens without the cache, or call generate with all of them, which fills it again"
+    )
+
+
 MASKS = {
     (False, "full_attention"): create_bidirectional_mask,
     (False, "sliding_attention"): create_bidirectional_sliding_window_mask,
@@ -148,11 +156,7 @@ class Context:
             if position.max_length is None or length > position.max_length:
                 position.check(length, self.position_ids)
             if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(self.attention_mask, seen, length):
-                raise InputError(
-                    f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a "
-                    f"sequence of {length}: give all tokens without the cache, or call generate with all of them, "
-                    "which fills it again"
-                )
+                raise rotated_otherwise(seen, length)
         mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
         if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual or mask.is_floating_point()):
             self.attention_mask = readable_mask(mask, inputs_embeds, seen, inputs_embeds, self.is_first and not pages)
@@ -190,7 +194,6 @@ class EarlierLayers:
     kept: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 
     def keep(self, name: str, *tensors: Tensor) -> None:
-        """Keep tensors for later layers."""
         self.kept[name] = tensors
 
     def read(self, name: str, device: torch.device) -> tuple[Tensor, ...]:
@@ -242,22 +245,25 @@ def self_attention_masks(config: ZooConfig, states: Tensor, context: Context, la
     """Mask of self-attention for every layer type, in the backend's form; None if only causality masks."""
     if (mask := context.attention_mask) is None and context.given_positions is not None:
         mask = packed_rows(config, context)
-    masks: dict[str, Any] = dict.fromkeys(layer_types, mask)
+    masks = masks_by_type(mask, layer_types) if isinstance(mask, dict) else dict.fromkeys(layer_types, mask)
     if isinstance(mask, UnpaddedMask):
         return masks
-    if isinstance(mask, dict):
-        if missing := masks.keys() - mask:
-            raise InputError(
-                f"the attention_mask has none for layers of the type {enumerate_names(sorted(missing))}; "
-                f"give one for each of {enumerate_names(masks)}"
-            )
-        masks = {kind: mask[kind] for kind in masks}
     options: dict[str, Any] = {CACHE_NAME: context.cache}
     if is_causal := config.is_decoder:
         options["position_ids"] = context.given_positions
         if context.given_positions is not None and context.is_first and is_tracing(states):
             options[CACHE_NAME] = None  # with any cache, transformers does not separate documents
     return {kind: MASKS.get((is_causal, kind), padding_mask)(config, states, masks[kind], **options) for kind in masks}
+
+
+def masks_by_type(masks: dict[str, Any], layer_types: list[str]) -> dict[str, Any]:
+    """The mask of every layer type; InputError where there is none."""
+    if missing := set(layer_types) - masks.keys():
+        raise InputError(
+            f"the attention_mask has none for layers of the type {enumerate_names(sorted(missing))}; "
+            f"give one for each of {enumerate_names(dict.fromkeys(layer_types))}"
+        )
+    return {kind: masks[kind] for kind in layer_types}
 
 
 def position_biases(
@@ -339,7 +345,6 @@ def visible_places(mask: Any, seq_len: int, cache: Cache | None, layer_idx: int)
 
 
 def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
-    """Make an empty cache for a decoder."""
     alike = config.sliding_window is None and getattr(config, "layer_types", None) is None
     cache = DynamicCache() if alike else prepare_cache(DynamicCache(config=config))
     return EncoderDecoderCache(cache, DynamicCache()) if has_source else cache

@@ -94,7 +94,6 @@ class Setting:
     drawn: bool = False  # Whether a drawing shows it by other means, such as its own step
 
     def usual_value(self, config: Any) -> Any:
-        """Value that follows from other settings, None where none does."""
         rule = self.usual or self.decoder_of
         return rule(config) if callable(rule) else rule and getattr(config, rule, None)
 
@@ -120,7 +119,6 @@ class Setting:
         return not self.heads or task in self.heads
 
     def is_read_next_to(self, config: Any) -> bool:
-        """Whether `read_with` holds in a configuration."""
         return self.read_with is None or getattr(config, self.read_with[0], None) in self.read_with[1]
 
     def is_read_in(self, config: Any) -> bool:
@@ -134,7 +132,6 @@ class Setting:
         return self.changes in ("shapes", "numbers") and self.is_read(task)
 
     def phrase(self, name: str, value: Any) -> str:
-        """Phrase for a value that is not plain."""
         words = self.words
         if isinstance(words, Mapping):
             words = words.get(str(value), words[""])

@@ -66,7 +66,6 @@ class TransformerLayer(GradientCheckpointingLayer):
     mlp: nn.Module
 
     def build_cross_attention(self, config: ZooConfig, layer_idx: int) -> None:
-        """Build what reads the states of an encoder, in a decoder that has one."""
         self.cross_attn = ATTENTIONS.get(config.attention)(config, layer_idx, is_cross=True)
         self.cross_attn_residual = build_residual(config, layer_idx)
 
@@ -214,7 +213,6 @@ def decoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
 
 
 def build_feed_forward(config: ZooConfig, layer_idx: int | None = None) -> nn.Module:
-    """Build the feed-forward sublayer that the configuration names."""
     part: Any = FEED_FORWARDS.get(config.feed_forward)
     same_in_all = layer_idx is None or not hasattr(part, "build")
     sublayer: nn.Module = part(config) if same_in_all else part.build(config, layer_idx)

@@ -108,5 +108,4 @@ class DynamicTanh(nn.Module):
 
 
 def build_norm(config: ZooConfig, width: int | None = None) -> nn.Module:
-    """Build the norm that the configuration names."""
     return NORMS.get(config.norm)(width or config.hidden_size, config)

@@ -65,7 +65,6 @@ class MaximalUpdate:
     least = {"mup_base_width": 1}
 
     def __new__(cls, module: nn.Module, config: ZooConfig) -> None:  # type: ignore[misc]
-        """Initialise one module. Arguments as for every scheme."""
         std = matrix_std(config)
         for weight in [module.weight] if is_scaled_embedding(module, config) else matrices(module):
             init.normal_(weight, mean=0.0, std=std)

@@ -161,7 +161,6 @@ DEVIATIONS: dict[str, tuple[str, ...]] = {
 
 
 def register_built_in() -> None:
-    """Register the parts of the table without importing them."""
     for field, parts in BUILT_IN.items():
         for names, path in parts.items():
             name, *aliases = names.split(", ")

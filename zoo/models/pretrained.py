@@ -24,7 +24,15 @@ from zoo.base.manifest import MANIFEST_FILE, recorded, verified
 from zoo.fast.experts import has_values
 
 from .capabilities import AttentionBackends
-from .checkpoint_files import IN_FLOAT32, assign_weights, check_expected, read_errors, refuse_other_sizes, weight_files
+from .checkpoint_files import (
+    EXPECTED,
+    IN_FLOAT32,
+    assign_weights,
+    check_described,
+    read_errors,
+    refuse_other_sizes,
+    weight_files,
+)
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
@@ -105,7 +113,10 @@ class ZooPreTrainedModel(AttentionBackends):
         model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, load_config: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """Compare the model with the weights of its checkpoint, then load them, as they are if possible."""
-        check_expected(model)
+        if (expected := EXPECTED.get()) is not None:
+            model.tie_weights(recompute_mapping=False)
+            check_described(model, expected.shapes, expected.folder)
+            expected.is_checked = True
         if state_dict is None and (loaded := assign_weights(model, checkpoint_files, load_config)) is not None:
             return loaded, None
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs)
@@ -264,7 +275,6 @@ class ZooPreTrainedModel(AttentionBackends):
         self.all_tied_weights_keys = tied
 
     def _initialize_missing_keys(self, *args: Any, **kwargs: Any) -> None:
-        """Initialise what a checkpoint lacks, if anything."""
         tensors = itertools.chain(self.parameters(), self.buffers())
         if not all(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors):
             super()._initialize_missing_keys(*args, **kwargs)

@@ -165,7 +165,6 @@ class NoFirstNormResidual(Residual):
 
 
 def build_residual(config: ZooConfig, layer_idx: int = 0, *, opens_layer: bool = False) -> Residual:
-    """Build the residual connection that the configuration describes."""
     slots: dict[str, nn.Module] = {slot: build_norm(config) for slot in SLOTS[config.norm_placement]}
     if config.norm_placement == NormPlacement.DEEPNORM:
         slots["skip"] = Scale(deepnorm_constants(config)[0])

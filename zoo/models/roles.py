@@ -39,7 +39,6 @@ DECAY: dict[str, frozenset[Role]] = {
 
 
 def parameter_roles(model: nn.Module) -> dict[str, Role]:
-    """Look up the role of every parameter."""
     norms = tuple(norm for norm in map(NORMS.get, NORMS.names()) if isinstance(norm, type))
     found: dict[int, Role] = {}
     for module in model.modules():
@@ -51,7 +50,6 @@ def parameter_roles(model: nn.Module) -> dict[str, Role]:
 
 
 def role_of(module: nn.Module, name: str, parameter: nn.Parameter, norms: tuple[type, ...]) -> Role:
-    """Look up the role of one parameter."""
     declared = getattr(module, "parameter_roles", {})
     if name in declared:
         return Role(declared[name])

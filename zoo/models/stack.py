@@ -276,7 +276,6 @@ class ZooDecoder(ZooStack):
 
 
 def kinds_of(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
-    """List the classes of modules and of all their submodules."""
     return frozenset(type(part) for module in modules for part in module.modules())
 
 

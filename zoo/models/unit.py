@@ -99,7 +99,6 @@ class UnitEmbedding(UnitWeights, TokenEmbedding):
     unit_weights: ClassVar[dict[str, int]] = {"weight": -1}
 
     def normalize_from(self, row: int) -> None:
-        """Divide the vectors of new tokens by their lengths."""
         with torch.no_grad():
             self.weight[row:] = unit(self.weight[row:])
 

@@ -49,7 +49,6 @@ ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames
 
 
 def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
-    """Check a configuration as it was given."""
     for field, one in SETTINGS.items():
         value = getattr(config, field)
         for number in value if isinstance(value, (list, tuple)) else [value]:
@@ -280,7 +279,6 @@ def validate_restricted(kwargs: dict[str, Any]) -> None:
 
 
 def validate_labels(id2label: Any, num_labels: Any) -> None:
-    """Require labels that can be counted."""
     numbered = isinstance(id2label, dict) and all(str(key).isdecimal() for key in id2label)
     if id2label is not None and not (numbered and id2label):
         raise ConfigError(f"id2label={id2label!r} was given; it must map the numbers from 0 on to labels")

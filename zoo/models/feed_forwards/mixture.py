@@ -221,7 +221,6 @@ class SharedMixtureOfExperts(MixtureOfExperts):
 
     @staticmethod
     def shared_size(config: ZooConfig) -> int:
-        """Inner width of the shared expert."""
         given: int | None = getattr(config, "shared_expert_intermediate_size", None)
         return inner_size(config) if given is None else given
 

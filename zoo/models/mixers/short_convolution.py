@@ -66,6 +66,5 @@ class ShortConvolution(Mixer):
         self.drawn_as = ("short convolution", f"over {length} tokens, between two gates{'' if bias else ', no biases'}")
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
-        """Convolve what passes the first gate."""
         before, after, values = self.in_proj(hidden_states).chunk(3, dim=-1)
         return self.out_proj(after * self.conv(before * values, past, is_token))
