@@ -15,7 +15,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
 from zoo.models.borrowing import borrowed_by
 from zoo.models.layers import GatedFeedForward
-from zoo.models.stack import ZooEncoder, ZooStack, kinds_of
+from zoo.models.stack import ZooEncoder, ZooStack
 from zoo.models.wrapped import zoo_model
 
 Model = TypeVar("Model", bound=ZooPreTrainedModel)
@@ -52,13 +52,13 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
     linears = {id(module): module for module in model.modules() if type(module) is nn.Linear}
     target = model if inplace else copy.deepcopy(model, dict(linears))  # which shares them until they are replaced
     stacks = [module for module in target.modules() if isinstance(module, ZooStack)]
-    kinds = kinds_of(stacks)
+    kinds = {type(part) for stack in stacks for part in stack.modules()}
     for stack in stacks:
         if isinstance(stack, ZooEncoder):
             replace(stack, tokens=MANY)
     replace(target, tokens=MANY if target.config.stack == "encoder" else 1)  # decoders go on token by token
     for stack in stacks:
-        stack.built_of |= kinds_of(stacks) - kinds
+        stack.built_of |= {type(part) for other in stacks for part in other.modules()} - kinds
     target.eval().float().requires_grad_(False)
     target.__class__ = subclass(Int8Model, type(target))
     cast(Int8Model, target).counts = counts

@@ -6,10 +6,10 @@ as well, and patch transformers' own classes.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from .modules import is_traced
@@ -108,23 +108,8 @@ def loss_and_gradient(
     return losses.masked_fill_(ignored, 0).sum(), gradient.masked_fill_(ignored, 0)
 
 
-class Head(Protocol):
-    """Interface of a language model that [`cross_entropy`][] uses."""
-
-    lm_head: nn.Linear
-
-    def project(self, hidden_states: Tensor) -> Tensor:
-        """Score every token id. *Shape:* (..., hidden_size) to (..., vocab_size)."""
-
-    def head_modules(self) -> Sequence[nn.Module]:
-        """The modules that `project` computes with."""
-
-    def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
-        """Labels, each at the position that predicts it. *Shape:* (batch_size, seq_len), unchanged."""
-
-
 def cross_entropy(
-    head: Head,
+    head: Any,
     hidden_states: Tensor,
     labels: Tensor,
     skip_logits: bool,
@@ -137,6 +122,8 @@ def cross_entropy(
     """Mean cross entropy per token, chunked if logits are not requested and chunks are faster.
 
     Args:
+        head: A language model: its `lm_head`, `project` to logits by `head_modules`, and `targets` where labels are
+            predicted.
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         labels: Token ids, -100 to ignore. *Shape:* (batch_size, seq_len)
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).

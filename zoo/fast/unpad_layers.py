@@ -1,8 +1,8 @@
 """Unpad once at a stack's entry, so that layers run on the tokens of a batch in one row."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
@@ -23,20 +23,7 @@ squared: 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, like
 SHARE = 0.125  # Least share of padding among the positions
 
 
-class Stack(Protocol):
-    """Stack of layers, as [`run_without_padding`][] reads it."""
-
-    config: Any
-    layers: Any  # The layers to run without padding, with the modules before and after them
-    embedding_projection: Any  # Module before the layers
-    norm: Any  # Norm after the layers
-    training: bool  # Whether dropout is on
-    can_unpad: bool  # Whether all modules but attention are token-wise
-    built_of: frozenset[type[nn.Module]]  # The classes that it was built of
-    run_layers: Callable[..., Tensor]
-
-
-def run_without_padding(stack: Stack, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
+def run_without_padding(stack: Any, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
     """Run the layers of a stack on unpadded tokens if that is faster and unobservable."""
     tokens, source = unpaddings(stack, config, hidden_states, context, **kwargs)
     if tokens is None:
@@ -53,7 +40,7 @@ def run_without_padding(stack: Stack, config: Any, hidden_states: Tensor, contex
 
 
 def unpaddings(
-    stack: Stack,
+    stack: Any,
     config: Any,
     hidden_states: Tensor,
     context: Any,
@@ -93,7 +80,7 @@ def packed_rows(config: PreTrainedConfig, context: Any) -> UnpaddedMask | None:
     return UnpaddedMask(tokens, tokens)
 
 
-def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
+def mask_to_last_label(stack: Any, labels: Tensor) -> Tensor | None:
     """A decoder's mask, 1 up to each row's last label; None on accelerators (a sync) and if it would remove little."""
     if is_traced() or current().unpadding == "never" or not stack.can_unpad or labels.device.type != "cpu":
         return None

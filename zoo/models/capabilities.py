@@ -79,8 +79,9 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
 def slices_weights(engine: str) -> bool:
     """Whether a serving engine slices the weights of the model that this process builds."""
     state = sys.modules.get(SERVING[engine])
-    is_ready = state is not None and state.model_parallel_is_initialized()
-    return bool(is_ready and state.get_tensor_model_parallel_world_size() > 1)
+    if state is None or not state.model_parallel_is_initialized():
+        return False
+    return bool(state.get_tensor_model_parallel_world_size() > 1)
 
 
 def runs_on_cpu() -> bool:

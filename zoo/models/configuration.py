@@ -242,7 +242,7 @@ class ZooConfig(Fields, PreTrainedConfig):
     def embedding_config(self) -> Self:
         """The configuration of what embeds tokens."""
         embeds = copy.copy(self)
-        embeds.hidden_size, embeds.layer_norm_eps = self.embedding_width, self.embedding_norm_eps
+        embeds.hidden_size, embeds.layer_norm_eps = self.embedding_size or self.hidden_size, self.embedding_norm_eps
         return embeds
 
     def decoder_config(self) -> Self:

@@ -1,6 +1,5 @@
 """Stacks: what embeds tokens, applies layer after layer, and normalises; the encoder and the decoder."""
 
-from collections.abc import Iterable
 from itertools import cycle
 from typing import Any, ClassVar
 
@@ -67,7 +66,8 @@ class ZooStack(ZooModel):
         self.norm = build_norm(config) if config.final_norm else Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}
         self.can_unpad = self.transformer.can_unpad(config)
-        self.built_of = kinds_of((self.embedding_projection, self.layers, self.norm))
+        parts = (self.embedding_projection, self.layers, self.norm)
+        self.built_of = frozenset(type(module) for part in parts for module in part.modules())
         self.gradient_checkpointing = False
 
     def tied_weights(self) -> dict[str, str]:
@@ -273,10 +273,6 @@ class ZooDecoder(ZooStack):
         source, tokens = (encoder_hidden_states, encoder_attention_mask), (input_ids, kwargs.pop("is_token", None))
         context = Context(attention_mask, position_ids, past_key_values, *source, *tokens)
         return BaseModelOutputWithPastAndCrossAttentions(self.run(inputs_embeds, context, **kwargs), past_key_values)
-
-
-def kinds_of(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
-    return frozenset(type(part) for module in modules for part in module.modules())
 
 
 def stacks_of(model: nn.Module) -> dict[str, ZooStack]:

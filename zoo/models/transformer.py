@@ -20,17 +20,8 @@ from .pooling import POOLERS
 
 __all__ = ["BACKENDS", "Transformer", "shift_tokens_right", "transformer_of", "vocabulary_size"]
 
-LayerBuilder = Callable[["ZooConfig", int], nn.Module]
+LayerBuilder = Callable[[ZooConfig, int], nn.Module]
 """Builds one layer from the stack's configuration and the layer's place."""
-
-Pooler = Callable[[Tensor, "Tensor | None"], Tensor]
-"""Pools token vectors under an attention mask into one vector a sequence."""
-
-MaskRule = Callable[[Any, "Tensor | None", "ZooConfig"], Any]
-"""Makes the padding mask from the given one (or None) and the token ids (or None)."""
-
-DecoderInputs = Callable[["Tensor | None", "Tensor | None", "ZooConfig"], Tensor]
-"""Makes decoder input ids from source ids and labels; either may be None."""
 
 
 def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
@@ -68,10 +59,11 @@ class Transformer:
         position: Builds the position encoding of a stack; by default the part that the configuration names.
         output_size: Computes the output width of a language model's head; by default one score per token id.
         head: Builds the output projection of a language model, called as `torch.nn.Linear` is.
-        pooler: Pools for sequence classification; by default by the configuration.
-        decoder_inputs: Makes decoder input ids from source ids and labels when none are given; by default the labels
-            (or else the source) shifted to the right.
-        attention_mask: Makes the padding mask from the given one and the token ids; by default the given one.
+        pooler: Pools token vectors under a mask, (batch_size, seq_len) or None; by default by the configuration.
+        decoder_inputs: Makes decoder input ids from source ids and labels, either of which may be None, when none are
+            given; by default the labels (or else the source) shifted to the right.
+        attention_mask: Makes the padding mask from the given one and the token ids, either of which may be None; by
+            default the given one.
         backends: Attention backends that all replaced parts run on.
         supports_unpadding: Whether only attention looks beyond one token or at a token's place in the batch, so that
             padding may be taken out before the layers; by default if neither layers nor masks are replaced.
@@ -83,9 +75,9 @@ class Transformer:
     position: Callable[[ZooConfig], Position] | None = None
     output_size: Callable[[ZooConfig], int] = vocabulary_size
     head: Callable[..., nn.Linear] = nn.Linear
-    pooler: Pooler | None = None
-    decoder_inputs: DecoderInputs = shift_tokens_right
-    attention_mask: MaskRule | None = None
+    pooler: Callable[[Tensor, Tensor | None], Tensor] | None = None
+    decoder_inputs: Callable[[Tensor | None, Tensor | None, ZooConfig], Tensor] = shift_tokens_right
+    attention_mask: Callable[[Any, Tensor | None, ZooConfig], Any] | None = None
     backends: tuple[str, ...] = BACKENDS
     supports_unpadding: bool | None = field(default=None, compare=False)  # changes speed, not results
 

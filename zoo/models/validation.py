@@ -54,7 +54,8 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
         for number in value if isinstance(value, (list, tuple)) else [value]:
             if one.least is not None and number is not None:
                 require_at_least(one.least, one.greatest, **{field: number})
-        if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
+        largest = LARGEST if isinstance(value, int) else LARGEST_FLOAT
+        if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest:
             raise ConfigError(f"{field}={value} was given; it must be positive and finite")
         if one.choices is not None and isinstance(value, str):
             InvalidChoiceError.check(value, valid=[member.value for member in one.choices], kind=field)
@@ -119,12 +120,12 @@ def require_type(name: str, value: Any, *words: str) -> None:
     """Require a value to have one of some types; True and False are no numbers here."""
     types = [kind for word in words for kind in TYPES[word]]
     elements = [ELEMENTS[word] for word in words if word in ELEMENTS]
-    if not isinstance(value, bool) or bool in types:
-        is_plain = not isinstance(value, (list, tuple, dict))
-        if isinstance(value, tuple(types)) and (is_plain or all(type(element) in elements for element in value)):
-            return
-    names = dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in types)
-    raise ConfigError(f"{name}={value!r} was given; it must be {' or '.join(names)}")
+    is_valid = isinstance(value, tuple(types)) and (bool in types or not isinstance(value, bool))
+    if isinstance(value, (list, tuple, dict)):
+        is_valid = is_valid and all(type(element) in elements for element in value)
+    if not is_valid:
+        names = dict.fromkeys("None" if kind is type(None) else kind.__name__ for kind in types)
+        raise ConfigError(f"{name}={value!r} was given; it must be {' or '.join(names)}")
 
 
 def validate_tied_width(config: ZooConfig) -> None:
@@ -183,16 +184,12 @@ def require_own_layers(config: ZooConfig, given: str, why: str, *others: str) ->
         )
 
 
-def largest(value: float) -> float:
-    """The largest number of a kind that PyTorch computes with."""
-    return LARGEST if isinstance(value, int) else LARGEST_FLOAT
-
-
 def require_at_least(least: float, greatest: float | None = None, /, **options: float) -> None:
     """Require settings to be finite, not too small, and not above `greatest` if that is given."""
     for name, value in options.items():
-        most = largest(value) if greatest is None else greatest
-        if not least <= value <= min(most, largest(value)):
+        largest = LARGEST if isinstance(value, int) else LARGEST_FLOAT  # that PyTorch computes with
+        most = largest if greatest is None else greatest
+        if not least <= value <= min(most, largest):
             valid = f"at least {least} and at most {most:,}"
             if most == LARGEST_FLOAT:
                 valid = "a finite number" if least < 0 else f"a finite number, at least {least}"
