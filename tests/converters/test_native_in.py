@@ -40,7 +40,7 @@ from zoo.converters.native.families.fairseq import Opt
 from zoo.converters.native.families.llama import Llama
 from zoo.models import RotaryPosition
 from zoo.models.choices import Pooling
-from zoo.models.pooling import POOLERS
+from zoo.models.transformer import POOLERS
 
 pytestmark = pytest.mark.thorough
 

@@ -123,7 +123,7 @@ def test_positions_beyond_the_table_are_refused_before_they_are_looked_up():
 
 
 def test_the_mean_of_a_long_sequence_is_finite_in_half_precision():
-    from zoo.models.pooling import pool_mean
+    from zoo.models.transformer import pool_mean
 
     states, mask = torch.full((1, 3000, 2), 40.0, dtype=torch.float16), torch.ones(1, 3000)
     assert torch.equal(pool_mean(states, mask), torch.full((1, 2), 40.0, dtype=torch.float16))

@@ -19,7 +19,7 @@ from zoo.base.errors import ConfigError, SequenceTooLongError, ZooError
 from zoo.converters.engine import WritingModel
 from zoo.data.tokenizers import Tokenizers
 from zoo.models import ZooForMaskedLM, ZooModel
-from zoo.models.pooling import pool_mean
+from zoo.models.transformer import pool_mean
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.generation.generating import (

@@ -5,6 +5,8 @@ from typing import Any
 
 from zoo.registry import register
 
+from .encoders import ENCODER_TASKS
+
 TIED: dict[str, Any] = {
     "position": "sinusoidal-halves",
     "scale_embedding": True,
@@ -109,14 +111,7 @@ seq2seq(
 register(
     "universal",
     "One post-norm layer applied over and over, with an embedding for every step.",
-    tasks=(
-        "seq2seq-lm",
-        "causal-lm",
-        "masked-lm",
-        "sequence-classification",
-        "token-classification",
-        "feature-extraction",
-    ),
+    tasks=("seq2seq-lm", "causal-lm", *ENCODER_TASKS),
     source="Dehghani et al. 2019, section 2.1, with a fixed number of steps",
     paper="Dehghani et al. 2019, Universal Transformers",
     tags=("post-norm", "shared-layers"),

@@ -106,7 +106,7 @@ def mask_from_ids(attention_mask: Any, input_ids: Tensor | None, config: ZooConf
 
 
 def max_over_padding(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The maximum over all positions. Arguments as for [`zoo.models.pooling.pool_max`][]."""
+    """The maximum over all positions. Arguments as for [`zoo.models.transformer.pool_max`][]."""
     return hidden_states.amax(dim=1)
 
 
