@@ -18,6 +18,9 @@ LLAMA_LIKE: dict[str, Any] = {
     "norm_placement": "pre",
 }
 
+LLAMA: dict[str, Any] = {**LLAMA_LIKE, "layer_norm_eps": 1e-6, "num_key_value_heads": 2}
+QWEN3: dict[str, Any] = {**LLAMA, "qk_norm": "head"}
+
 BASE: dict[str, Any] = {
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -62,7 +65,7 @@ decoder(
     source="Touvron et al. 2023, section 2.2",
     paper="Touvron et al. 2023, LLaMA: Open and Efficient Foundation Language Models",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={**LLAMA_LIKE, "layer_norm_eps": 1e-6, "num_key_value_heads": 2},
+    defaults=LLAMA,
 )
 
 decoder(
@@ -130,13 +133,7 @@ decoder(
     source="Qwen team 2025, section 2, the dense models",
     paper="Qwen team 2025, Qwen3 Technical Report",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={
-        **LLAMA_LIKE,
-        "layer_norm_eps": 1e-6,
-        "qk_norm": "head",
-        "num_key_value_heads": 2,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
-    },
+    defaults={**QWEN3, "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0}},
 )
 
 OLMO2: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .decoders import LLAMA_LIKE, decoder
+from .decoders import LLAMA, LLAMA_LIKE, QWEN3, decoder
 from .layer_patterns import GLOBAL, LOCAL, NARROW
 
 NARROW_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
@@ -47,10 +47,7 @@ decoder(
     paper="Qwen team 2025, Qwen3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
     defaults={
-        **LLAMA_LIKE,
-        "layer_norm_eps": 1e-6,
-        "num_key_value_heads": 2,
-        "qk_norm": "head",
+        **QWEN3,
         "feed_forward": "moe",
         **NARROW_EXPERTS,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
@@ -65,9 +62,7 @@ decoder(
     paper="DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
     defaults={
-        **LLAMA_LIKE,
-        "layer_norm_eps": 1e-6,
-        "num_key_value_heads": 2,
+        **LLAMA,
         "feed_forward": "moe-sigmoid",
         **NARROW_EXPERTS,
         "routed_scaling_factor": 2.5,

@@ -1,6 +1,6 @@
 """Decoders in which most layers have no attention."""
 
-from .decoders import LLAMA_LIKE, decoder
+from .decoders import LLAMA_LIKE, QWEN3, decoder
 from .experts import LATENT, NARROW_EXPERTS, NARROW_LATENT, SIZES
 from .layer_patterns import GLOBAL
 
@@ -13,12 +13,9 @@ decoder(
     paper="Yang et al. 2024, Gated Delta Networks: Improving Mamba2 with Delta Rule",
     tags=("decoder", "pre-norm", "modern", "linear-attention", "mixture-of-experts"),
     defaults={
-        **LLAMA_LIKE,
+        **QWEN3,
         "norm": "zero-centered-rmsnorm",
-        "layer_norm_eps": 1e-6,
         "attention": "gated",
-        "qk_norm": "head",
-        "num_key_value_heads": 2,
         "mixer": "gated-delta-net",
         "layer_types": [LINEAR, LINEAR, LINEAR, GLOBAL],
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000_000.0, "partial_rotary_factor": 0.25},

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from .decoders import LLAMA_LIKE, OLMO2, decoder
+from .decoders import LLAMA, OLMO2, decoder
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 NARROW = {"sliding_window": 16}
 
 GEMMA: dict[str, Any] = {
-    **LLAMA_LIKE,
+    **LLAMA,
     "norm_placement": "sandwich",
-    "layer_norm_eps": 1e-6,
     "hidden_act": "gelu_pytorch_tanh",
-    "num_key_value_heads": 2,
     "max_position_embeddings": 8192,
     "scale_embedding": True,
     "tie_word_embeddings": True,
@@ -25,9 +23,7 @@ decoder(
     paper="Yang et al. 2025, Rope to Nope and Back Again: A New Hybrid Attention Strategy",
     tags=("decoder", "pre-norm", "modern", "nope"),
     defaults={
-        **LLAMA_LIKE,
-        "layer_norm_eps": 1e-6,
-        "num_key_value_heads": 2,
+        **LLAMA,
         "nope_layers": [False, False, False, True],
         "rope_parameters": {"rope_type": "default", "rope_theta": 2_000_000.0},
         "tie_word_embeddings": True,
