@@ -56,7 +56,11 @@ def unpaddings(
         return None, None
     source = (context.encoder_attention_mask, context.encoder_hidden_states)
     drops = bool(stack.training and config.attention_dropout)
-    by_length = takes_lengths(config, hidden_states, drops=drops, has_bias=bool(context.biases))
+    # Whether attention takes the lengths of sequences in one call, windows or not.
+    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # a user may have registered another sdpa
+    by_length = backend is flash_attention_forward
+    if backend is sdpa_attention_forward:
+        by_length = computes(config, hidden_states, drops=drops, has_bias=bool(context.biases))
     found = find_unpaddings(config, (context.attention_mask, hidden_states), source, by_length=by_length)
     parts = (part for built in (stack.embedding_projection, stack.layers, stack.norm) for part in built.modules())
     if found is None or any(is_watched(part) or type(part) not in stack.built_of for part in parts):
@@ -94,14 +98,6 @@ def projected_positions(mask: Tensor | None, head: Iterable[nn.Module]) -> Unpad
     if mask is None or any(is_watched(part) for module in head for part in module.modules()):
         return None
     return Unpadding.of(mask)
-
-
-def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:
-    """Whether attention takes the lengths of sequences in one call, windows or not. Arguments as for [`computes`][]."""
-    backend = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation)  # a user may have registered another sdpa
-    if backend is flash_attention_forward:
-        return True
-    return backend is sdpa_attention_forward and computes(config, hidden_states, drops=drops, has_bias=has_bias)
 
 
 def find_unpaddings(

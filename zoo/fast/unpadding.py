@@ -226,7 +226,9 @@ def unpadded_attention(
     attend = partial(backend, module, scaling=scaling, dropout=dropout)
     is_causal, queries, keys = getattr(module, "is_causal", False), attention_mask.queries, attention_mask.keys
     if len(keys.indices) < SHORT * keys.batch_size:
-        visible = padded_mask(attention_mask, is_causal, position_bias)
+        visible = attention_mask.visible(is_causal)
+        if position_bias is not None:  # with -inf at hidden keys
+            visible = position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
         states = ((queries, query), (keys, key), (keys, value))
         padded = [unpadding.pad(one.transpose(1, 2)).transpose(1, 2) for unpadding, one in states]
         return queries.unpad(attend(*padded, visible, is_causal=False)[0]), None
@@ -241,14 +243,6 @@ def unpadded_attention(
         )
     ]
     return torch.cat(mixed, dim=1), None
-
-
-def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> Tensor | None:
-    """Attention mask after padding again: the visible keys, or the bias with -inf at hidden keys."""
-    visible = mask.visible(is_causal)
-    if position_bias is None:
-        return visible
-    return position_bias if visible is None else position_bias.masked_fill(~visible, -torch.inf)
 
 
 def sequence_biases(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> list[Tensor | None]:

@@ -1,5 +1,6 @@
 """Heads that predict tokens: their base, causal and masked language modelling."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -18,11 +19,11 @@ from zoo.fast.preallocated_cache import CACHE_NAME
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
 from .context import cache_of_either_name
-from .feed_forwards.routing import Router, has_router_loss, routed_tokens, with_router_loss
+from .feed_forwards.routing import Router, has_router_loss, load_balancing_loss, routed_tokens
 from .multi_token_prediction import MultiTokenPrediction
 from .norms import build_norm
-from .partly_causal import has_kinds, mixed_loss, partly_causal_masks, weights_of_kinds
-from .parts import ACTIVATIONS
+from .partly_causal import has_kinds, mixed_loss, partly_causal, weights_of_kinds
+from .parts import ACTIVATIONS, FEED_FORWARDS, option
 from .pretrained import CallOptions, ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
@@ -83,13 +84,28 @@ class LanguageModel(ZooPreTrainedModel):
     def balanced(
         self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
     ) -> Any:
-        """Add recorded router logits, and their loss as the batch's share of the update, by a forward's `options`."""
+        """Add recorded router logits, and their load-balancing loss, to an output.
+
+        Args:
+            body: Output of the body, or another mapping with router logits.
+            mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len), or of every layer,
+                (num_layers, batch_size, seq_len)
+            options: Keywords of the forward, for the batch's share of an update, which its loss is weighted by.
+            side: "encoder_" or "decoder_" in an encoder-decoder, "mtp_" for the layers of further tokens.
+        """
         if not (logits := body.get(f"{side}router_logits")):
             return output
+        output[f"{side}router_logits"] = logits
         if has_router_loss(self.config):
             self.check_routers_learn(output.loss, logits)
-        mask = options.get("is_token", mask)
-        return with_router_loss(output, body, mask, self.config, self.share_of_update(labels, **options), side)
+            part = FEED_FORWARDS.get(self.config.feed_forward)
+            chosen = option(self.config, part, "num_experts_per_tok")
+            loss = load_balancing_loss(logits, chosen, options.get("is_token", mask))
+            output["aux_loss"] = output.get("aux_loss", 0) + loss
+            if output.get("loss") is not None:
+                weight = option(self.config, part, "router_aux_loss_coef") * self.share_of_update(labels, **options)
+                output["loss"] = output["loss"] + weight * loss
+        return output
 
     def check_routers_learn(self, loss: Tensor | None, router_logits: tuple[Tensor, ...]) -> None:
         """Refuse a loss of routers without a gradient, as recorded logits have none in reentrant checkpointing."""
@@ -310,7 +326,8 @@ class ZooForMaskedLM(LanguageModel):
             causal_rows = causal_rows.bool()
             windows = {kind: self.model.windows[kind] for kind in self.model.layer_types}
             given: Any = input_ids if inputs_embeds is None else inputs_embeds
-            mask = partly_causal_masks(windows, given, attention_mask, causal_rows)
+            make = partial(partly_causal, given, attention_mask, causal_rows)
+            mask = {kind: make(one) for kind, one in windows.items()} if any(windows.values()) else make()
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=mask,

@@ -1,6 +1,6 @@
 """Batches of masked next-token prediction, in which some rows are causal and the others masked: masks and losses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import torch
@@ -31,15 +31,6 @@ def partly_causal(
         # Padding sees itself, so that no softmax is of nothing.
         seen = (seen & attention_mask[:, None, :].bool()) | (distance == 0)
     return seen.expand(rows, -1, -1)[:, None]
-
-
-def partly_causal_masks(
-    windows: Mapping[str, int | None], inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor
-) -> Tensor | dict[str, Tensor]:
-    """The mask of all layers, or of each layer type if some have windows. Arguments as for [`partly_causal`][]."""
-    if not any(windows.values()):
-        return partly_causal(inputs, attention_mask, causal_rows)
-    return {kind: partly_causal(inputs, attention_mask, causal_rows, window) for kind, window in windows.items()}
 
 
 def mixed_loss(

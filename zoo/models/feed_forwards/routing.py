@@ -1,12 +1,11 @@
 """Routers: choice and weights of the experts of a token; their load-balancing loss in the outputs of models."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
-from transformers.utils import ModelOutput
 
 from zoo.fast.chunked_loss import up_to_last_label
 from zoo.models.configuration import ZooConfig
@@ -127,9 +126,6 @@ def balance_experts(model: nn.Module) -> None:
             module.move_bias()
 
 
-Output = TypeVar("Output", bound=ModelOutput)
-
-
 def has_router_loss(config: ZooConfig) -> bool:
     """Whether a configuration has routers trained by a loss of their own."""
     return bool(getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False))
@@ -140,28 +136,6 @@ def routed_tokens(config: ZooConfig, attention_mask: Any, labels: Tensor, *input
     has_routers = hasattr(FEED_FORWARDS.get(config.feed_forward), "router_class")
     fits = any(one is not None and labels.shape == one.shape[:2] for one in inputs)
     return {"is_token": up_to_last_label(labels)} if has_routers and attention_mask is None and fits else {}
-
-
-def with_router_loss(
-    output: Output, body: Any, attention_mask: Any, config: ZooConfig, share: Tensor | float, side: str = ""
-) -> Output:
-    """Add recorded router logits, and their load-balancing loss, to the output of a language model.
-
-    Args:
-        attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len), or of every layer,
-            (num_layers, batch_size, seq_len)
-        share: The batch's share of the labels of an update, which its loss is weighted by.
-        side: "encoder_" or "decoder_" in an encoder-decoder, "mtp_" for the layers of further tokens.
-    """
-    router_logits = body[f"{side}router_logits"]
-    output[f"{side}router_logits"] = router_logits
-    if has_router_loss(config):
-        part = FEED_FORWARDS.get(config.feed_forward)
-        found = load_balancing_loss(router_logits, option(config, part, "num_experts_per_tok"), attention_mask)
-        output["aux_loss"] = output.get("aux_loss", 0) + found
-        if output.get("loss") is not None:
-            output["loss"] = output["loss"] + option(config, part, "router_aux_loss_coef") * share * found
-    return output
 
 
 def load_balancing_loss(router_logits: tuple[Tensor, ...], num_chosen: int, attention_mask: Any = None) -> Tensor:
