@@ -186,15 +186,7 @@ class Attention(nn.Module):
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1))
 
     def memory(self, key_value_states: Tensor, past_key_values: Cache | None, cache_idx: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of the other sequence, projected once per generation and cached.
-
-        Args:
-            key_value_states: *Shape:* (batch_size, key_len, hidden_size)
-            past_key_values: Holds them after the first call.
-
-        Returns:
-            Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        """
+        """Keys and values of the other sequence, (batch_size, key_len, hidden_size), projected once and then cached."""
         cache = past_key_values if isinstance(past_key_values, EncoderDecoderCache) else None
         if cache is not None and cache.is_updated.get(cache_idx):
             layer = cache.cross_attention_cache.layers[cache_idx]

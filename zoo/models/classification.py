@@ -85,8 +85,7 @@ class Classifier(ZooPreTrainedModel):
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
             kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
-                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
-                attention backends.
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of attention backends.
 
         Returns:
             `logits`, of tokens *Shape:* (batch_size, seq_len, num_labels), of sequences (batch_size, num_labels), with

@@ -162,12 +162,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         return (config, {**unused, **files}) if returns_unused else config
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """The dictionary that `save_pretrained` writes.
-
-        Returns:
-            Every field of this class, defaults included, the fields of `PreTrainedConfig` that were set, and the
-            version of the format.
-        """
+        """What `save_pretrained` writes: all own fields, what was set of `PreTrainedConfig`'s, and versions."""
         own = {name: value for name, value in self.to_dict().items() if name in Fields.__annotations__}
         written_by = {WRITTEN_BY: zoo_version()} if zoo_version() else {}
         return {**super().to_diff_dict(), **own, **CONFIGURATION.stamp, **written_by}

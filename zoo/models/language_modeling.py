@@ -84,14 +84,10 @@ class LanguageModel(ZooPreTrainedModel):
     def balanced(
         self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
     ) -> Any:
-        """Add recorded router logits, and their load-balancing loss, to an output.
+        """Add recorded router logits, and their load-balancing loss by the batch's share of an update, to an output.
 
-        Args:
-            body: Output of the body, or another mapping with router logits.
-            mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len), or of every layer,
-                (num_layers, batch_size, seq_len)
-            options: Keywords of the forward, for the batch's share of an update, which its loss is weighted by.
-            side: "encoder_" or "decoder_" in an encoder-decoder, "mtp_" for the layers of further tokens.
+        `mask` is 1 for real tokens, (batch_size, seq_len), or of every layer, (num_layers, batch_size, seq_len); `side`
+        "encoder_" or "decoder_" in an encoder-decoder, "mtp_" for the layers of further tokens.
         """
         if not (logits := body.get(f"{side}router_logits")):
             return output
@@ -214,8 +210,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
             kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
-                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
-                backends take.
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention backends take.
 
         Returns:
             `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if labels are given, the cache, and

@@ -44,20 +44,12 @@ def mixed_loss(
     skip_logits: bool = False,
     **options: Any,
 ) -> tuple[Tensor | None, Tensor]:
-    """Weight the mean loss of causal rows and that of the others by the number of rows.
+    """Weight the mean loss of causal rows, (batch_size,), and that of the others by the number of rows.
 
-    Masked rows have few labels, so a mean over all labels would be nearly that of causal rows.
-
-    Args:
-        logits_and_loss: As of [`zoo.models.language_modeling.LanguageModel`][].
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        labels: Where they are predicted, -100 for none. *Shape:* (batch_size, seq_len)
-        causal_rows: *Shape:* (batch_size,)
-        num_items_in_batch: Number of labels of the update that the batch is a part of, by default its own; or for each
-            kind, as the update's loss is weighted by rows, its labels over its share of the rows. *Shape:* () or (2,)
-
-    Returns:
-        Logits, or None if they are skipped, and the loss.
+    Masked rows have few labels, so a mean over all labels would be nearly that of causal rows. Arguments are as for
+    `logits_and_loss` of a language model, with labels where they are predicted. `num_items_in_batch` is the number of
+    labels of the update that the batch is a part of, by default its own; or for each kind, as the update's loss is
+    weighted by rows, its labels over its share of the rows. *Shape:* () or (2,)
     """
     total = hidden_states.new_zeros((), dtype=torch.float32)
     weights = weights_of_kinds(labels, causal_rows, num_items_in_batch)

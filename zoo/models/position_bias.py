@@ -71,11 +71,7 @@ class RelativeBucketPosition(Position):
         init.normal_(self.weight, mean=0.0, std=self.std)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Bucket numbers of signed distances.
-
-        Args:
-            distance: Key position minus query position. *Shape:* any
-        """
+        """Bucket numbers of signed distances, key position minus query position. *Shape:* any, unchanged."""
         buckets_a_side = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         offset = (distance > 0).long() * buckets_a_side if self.bidirectional else 0
         distance = distance.abs() if self.bidirectional else (-distance).clamp(min=0)

@@ -166,14 +166,7 @@ class ZooPreTrainedModel(AttentionBackends):
         return super().train(mode)
 
     def warn_in_eval_mode(self, loss: Tensor) -> Tensor:
-        """Warn at the first backward pass of a model that is in evaluation mode and has never been in training mode.
-
-        Args:
-            loss: The loss of a call. *Shape:* ()
-
-        Returns:
-            The same tensor.
-        """
+        """Warn at the first backward pass of a loss in evaluation mode, of a model that was never in training mode."""
         if self.training or self.chose_mode or not loss.requires_grad or not has_values(loss):
             return loss
         model = weakref.ref(self)

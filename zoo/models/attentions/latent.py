@@ -160,17 +160,9 @@ class LatentAttention(Attention):
         position_bias: Tensor | None = None,
         **kwargs: Any,
     ) -> Mixed:
-        """Attention of one query per head to latent vectors shared by all heads: the heads become query positions.
+        """Attention of one query per head to latent vectors, (batch_size, 1, key_len, kv_lora_rank), of all heads.
 
-        Args:
-            query: *Shape:* (batch_size, num_attention_heads, 1, qk_nope_head_dim + head_dim)
-            key: *Shape:* (batch_size, 1, key_len, head_dim)
-            latent: *Shape:* (batch_size, 1, key_len, kv_lora_rank)
-            attention_mask: *Shape:* (batch_size, 1 or num_attention_heads, 1, key_len)
-            position_bias: *Shape:* (batch_size, num_attention_heads, 1, key_len)
-
-        Returns:
-            The mixed values, *Shape:* (batch_size, 1, num_attention_heads, v_head_dim), and the weights or None.
+        The heads become query positions. Other shapes, and the results, are as for `attend`.
         """
         plain, turned = query.split([self.nope_dim, self.head_dim], dim=-1)
         query = torch.cat([self.kv_b_proj(plain, "keys"), turned], dim=-1).transpose(1, 2)
