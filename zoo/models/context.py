@@ -40,17 +40,10 @@ def padding_mask(
     position_ids: Tensor | None = None,
     **cache: Cache | None,
 ) -> Any:
-    """The mask of layers without attention, which carry a state from token to token.
+    """The mask of layers without attention, which carry a state from token to token; `cache` by transformers' name.
 
-    Args:
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
-        position_ids: *Shape:* (batch_size or 1, seq_len)
-        cache: States of earlier tokens, by transformers' name of a cache.
-
-    Returns:
-        1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if every
-        row holds one document from its first position on, and without padding with a cache.
+    Returns 1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if
+    every row holds one document from its first position on, and without padding with a cache.
     """
     past_key_values = cache.get(CACHE_NAME)
     if attention_mask is None:
