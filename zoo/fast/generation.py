@@ -112,15 +112,8 @@ class Generation(TargetGeneration):
                 if embeds is not None:
                     inputs_embeds = torch.cat([embeds, self.get_input_embeddings()(input_ids)], dim=1)
                     is_first_iteration = True
-        return super().prepare_inputs_for_generation(
-            input_ids,
-            next_sequence_length,
-            past_key_values,
-            attention_mask,
-            inputs_embeds,
-            is_first_iteration,
-            **kwargs,
-        )
+        given = (input_ids, next_sequence_length, past_key_values, attention_mask, inputs_embeds, is_first_iteration)
+        return super().prepare_inputs_for_generation(*given, **kwargs)
 
     def _get_static_cache_init_shape(self) -> None:
         """None, so that a static cache takes its shapes from what attention first stores: latent vectors, for one."""

@@ -49,12 +49,7 @@ class SeveralStreams(Stream):
 class ConnectionWeights(nn.Module):
     """Weights of a connection, in part computed of the token (section 2.2); a new one reads `stream`."""
 
-    parameter_roles: ClassVar[dict[str, str]] = {
-        "read": "scalar",
-        "write": "scalar",
-        "mix": "scalar",
-        "scale": "scalar",
-    }
+    parameter_roles: ClassVar[dict[str, str]] = dict.fromkeys(("read", "write", "mix", "scale"), "scalar")
 
     def __init__(self, config: ZooConfig, stream: int) -> None:
         super().__init__()
