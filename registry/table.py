@@ -192,11 +192,7 @@ class Registry(Generic[T]):
             MissingPluginError: When nothing has the name, or the zoo alone, and `provider` should have brought it.
         """
         if provider is not None:
-            if name in self and self.origin(name).built_in:  # a plugin may replace it
-                PLUGINS.load()
-            if name not in self or self.origin(name).built_in:
-                brought = f"comes from the plugin {provider!r}, {why_missing(provider)}"
-                raise MissingPluginError(f"{self.kind} {name!r} {brought}")
+            self._check_provider(name, provider)
         entry = self._entry(name)
         for deprecated in dict.fromkeys((self._items[name].deprecated, entry.deprecated)):
             if deprecated is not None:
@@ -204,6 +200,14 @@ class Registry(Generic[T]):
         if isinstance(entry.held, Reference):
             entry.held = entry.held.load()
         return entry.held  # type: ignore[return-value]
+
+    def _check_provider(self, name: str, provider: str) -> None:
+        """Load plugins that may replace a name of the zoo; raise where `provider` brought none."""
+        if name in self and self.origin(name).built_in:
+            PLUGINS.load()
+        if name not in self or self.origin(name).built_in:
+            problem = f"{self.kind} {name!r} comes from the plugin {provider!r}"
+            raise MissingPluginError(f"{problem}, {why_missing(provider)}")
 
     def canonical(self, name: str) -> str:
         """The name under which a thing is listed, by its name or an alias."""
