@@ -11,7 +11,7 @@ from transformers import DynamicCache
 
 import zoo
 from zoo.base.errors import InputError
-from zoo.models.attention import build_attention
+from zoo.models.attention import Attention
 from zoo.testing import randomize
 
 SIZES: Any = {"vocab_size": 11, "hidden_size": WIDTH, "num_attention_heads": HEADS, "num_hidden_layers": 1}
@@ -20,8 +20,8 @@ SIZES: Any = {"vocab_size": 11, "hidden_size": WIDTH, "num_attention_heads": HEA
 def test_grouped_queries_share_keys_in_order() -> None:
     """Query heads 0 and 1 read key-value head 0, heads 2 and 3 read head 1."""
     settings = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 3}
-    grouped = randomized(build_attention(config(**settings), 0))
-    full = randomized(build_attention(config(num_attention_heads=4, head_dim=3), 0))
+    grouped = randomized(Attention(config(**settings), 0))
+    full = randomized(Attention(config(num_attention_heads=4, head_dim=3), 0))
     for name in ("q_proj", "o_proj"):
         getattr(full, name).load_state_dict(getattr(grouped, name).state_dict())
     for name in ("k_proj", "v_proj"):
