@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .attention import Attention
     from .configuration import ZooConfig
     from .embedding import Position
-    from .mixers.base import Mixer
     from .residual import Residual
 
 POSITIONS: Registry[type[Position]] = Registry("position")
@@ -34,7 +33,7 @@ FEED_FORWARDS: Registry[Callable[[ZooConfig], nn.Module]] = Registry("feed-forwa
 ATTENTIONS: Registry[type[Attention]] = Registry("attention")
 """Attention sublayers: subclasses of [`zoo.models.attention.Attention`][]."""
 
-MIXERS: Registry[type[Mixer]] = Registry("mixer")
+MIXERS: Registry[Any] = Registry("mixer")
 """Token mixers of layers without attention: subclasses of [`zoo.models.mixers.base.Mixer`][]."""
 
 RESIDUALS: Registry[type[Residual]] = Registry("residual")
