@@ -13,10 +13,9 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from zoo.analysis.syntax.folding import UNKNOWN, BranchFolder
+from zoo.analysis.syntax.folding import UNKNOWN, BranchFolder, Unread
 from zoo.analysis.syntax.modules import Place
 from zoo.analysis.syntax.reading import Names, assigned, code, is_docstring, names
-from zoo.analysis.syntax.unused import Unread
 from zoo.analysis.syntax.walking import Visitor
 from zoo.fast.switches import FastPaths
 from zoo.models.embedding import Position

@@ -1,6 +1,6 @@
 """One readable file for any model: the plain code of all parts, decided for one configuration and proved equal to it.
 
-Read in this order: `folding` (branches), `program` (definitions and names), `cleaning`, `specialising`, `plugins`,
+Read in this order: `program` (definitions and names), `folding` (branches, variables), `specialising`, `plugins`,
 `settings`, `writing`, `running` and `proof`, `ejecting`.
 """
 

@@ -10,10 +10,9 @@ import libcst as cst
 from libcst import matchers as m
 
 from ..syntax.folding import UNKNOWN
-from ..syntax.reading import Substitution, code, is_docstring, names
+from ..syntax.reading import Substitution, assigned, code, is_docstring, names
 from ..syntax.walking import Visitor, changed, nodes_of
-from .cleaning import Joiner, cleaned, read_attributes, with_methods_inlined
-from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
+from .folding import PRESENT, Folder, Joiner, cleaned, evaluate, inlined, is_literal, joined, read_attributes, simple
 from .plugins import no_plain_form
 from .program import bound, functions, methods, parameters, sources, values_of
 
@@ -46,7 +45,7 @@ class Program:
             self.read_settings()
             self.rewrite(self.fold)
             self.rewrite(self.inline)
-            self.definitions = {name: with_methods_inlined(node) for name, node in self.definitions.items()}
+            self.definitions = {name: inlined(node) for name, node in self.definitions.items()}
             self.remove_methods()
             self.remove_parameters()
             read = read_attributes(self.definitions, self.entry[0])
@@ -98,17 +97,10 @@ class Program:
             return self.known[key]
         view = SimpleNamespace(config=self.config, **self.attributes(key[0]))
         known: dict[str, Any] = {"config": self.config, "self": view, "model": SimpleNamespace(config=self.config)}
-        written = names(node.body).written
-        for name in parameters(node):
-            if name not in known and name not in written:
-                known[name] = self.params.get((*key, name), UNKNOWN)
-        for assign in names(node.body).assigns:
-            name = code(assign.targets[0].target)
-            if (
-                isinstance(assign.targets[0].target, cst.Name)
-                and written.count(name) == 1
-                and name not in parameters(node)
-            ):
+        written, params = names(node.body).written, parameters(node)
+        known |= {name: self.params.get((*key, name), UNKNOWN) for name in params if name not in (*known, *written)}
+        for name, assign in assigned(node.body).items():
+            if written.count(name) == 1 and name not in params:
                 known[name] = UNKNOWN if self.may_be_none(assign.value) else simple(evaluate(assign.value, known))
         self.known[key] = known
         return known
@@ -124,20 +116,17 @@ class Program:
         if owner in self.known:
             return self.known[owner]
         init = methods(self.definitions[owner]).get("__init__")
-        if init is None or isinstance(self.definitions[owner], cst.FunctionDef):
+        if init is None:
             return {}
         known = {name: self.params.get((owner, "__init__", name), UNKNOWN) for name in parameters(init)}
         known["config"] = self.config
-        found = {}
-        for assign in names(init).assigns:
-            target = assign.targets[0].target
-            if not isinstance(target, cst.Attribute) or code(target.value) != "self":
-                continue
-            value = evaluate(assign.value, known)
-            if is_literal(value):
-                found[target.attr.value] = value
-        self.known[owner] = found
-        return found
+        given = {code(one.targets[0].target): evaluate(one.value, known) for one in names(init).assigns}
+        self.known[owner] = {
+            name.removeprefix("self."): value
+            for name, value in given.items()
+            if name.startswith("self.") and is_literal(value)
+        }
+        return self.known[owner]
 
     def fold(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
         """Decide the branches of one function."""
@@ -157,19 +146,15 @@ class Program:
             return [(one, "forward") for attribute in attributes for one in self.owned(key[0], attribute)]
         if not isinstance(function, cst.Attribute):
             return []
-        name = function.attr.value
-        if m.matches(function.value, m.Name("self")):
-            if name in methods(self.definitions[key[0]]):
-                return [(key[0], name)]
-            return [(one, "forward") for one in self.owned(key[0], name)]
-        if isinstance(function.value, cst.Attribute) and m.matches(function.value.value, m.Name("self")):
-            inside = self.owned(key[0], function.value.attr.value)
-            found = [(one, name) for one in inside if name in methods(self.definitions[one])]
-            for one in inside:
-                if name not in methods(self.definitions[one]):
-                    found += [(other, "forward") for other in self.owned(one, name)]
-            return found
-        return []
+        name, value = function.attr.value, function.value
+        owners = [key[0]] if m.matches(value, m.Name("self")) else []
+        if isinstance(value, cst.Attribute) and m.matches(value.value, m.Name("self")):
+            owners = self.owned(key[0], value.attr.value)
+        found: list[Key] = []
+        for owner in owners:
+            is_method = name in methods(self.definitions[owner])
+            found += [(owner, name)] if is_method else [(one, "forward") for one in self.owned(owner, name)]
+        return found
 
     def owned(self, owner: str, attribute: str) -> list[str]:
         """Plain classes that an attribute of a class may be an instance of."""
@@ -249,9 +234,8 @@ class Program:
 
     def inline(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
         """Put the one expression that a function returns in the place of its calls."""
-        if not any(
-            isinstance(self.definitions.get(code(call.func)), cst.FunctionDef) for call in names(node.body).calls
-        ):
+        called = (self.definitions.get(code(call.func)) for call in names(node.body).calls)
+        if not any(isinstance(one, cst.FunctionDef) for one in called):
             return node
         program, known = self, self.values(key, node)
 
@@ -274,31 +258,19 @@ class Program:
     def returned(self, found: cst.FunctionDef, call: cst.Call, known: Mapping[str, Any]) -> cst.BaseExpression | None:
         """The one expression of a function that a call's arguments leave, if they leave one."""
         given = values_of(found, call)
-        values = {"config": self.config} | {
-            name: simple(evaluate(given[name], known))
-            for name in parameters(found)
-            if name in given.keys() - {"config"}
-        }
-        statements = [one for one in Folder(values).visit(found.body).body if not is_docstring(one)]
-        if len(statements) != 1:
-            return None
-        value = m.SaveMatchedNode(m.DoNotCare(), "value")
-        returns = m.extract(statements[0], m.SimpleStatementLine(body=[m.Return(value) | m.Expr(value)]))
-        if returns is None or statements[0].leading_lines:
-            return None
-        expression = returns["value"]
-        return expression if isinstance(expression, cst.BaseExpression) else None
+        values = {name: simple(evaluate(value, known)) for name, value in given.items()} | {"config": self.config}
+        statements: Any = [one for one in Folder(values).visit(found.body).body if not is_docstring(one)]
+        returns = m.SimpleStatementLine([m.Return() | m.Expr()], leading_lines=[])
+        return statements[0].body[0].value if len(statements) == 1 and m.matches(statements[0], returns) else None
 
     def remove_methods(self) -> None:
         read = {one.attr.value for node in self.definitions.values() for one in names(node).attributes}
         for name, node in self.definitions.items():
-            if isinstance(node, cst.ClassDef):
-                unused = methods(node).keys() - read - {"__init__", "_apply", "forward", "generate"}
-                body = [
-                    one for one in node.body.body if getattr(getattr(one, "name", None), "value", None) not in unused
-                ]
-                if unused:
-                    self.definitions[name] = node.with_changes(body=node.body.with_changes(body=body))
+            unused = methods(node).keys() - read - {name, "__init__", "_apply", "forward", "generate"}
+            if unused and isinstance(node, cst.ClassDef):
+                left_out = [method for key, method in methods(node).items() if key in unused]
+                body = [one for one in node.body.body if one not in left_out]
+                self.definitions[name] = node.with_changes(body=node.body.with_changes(body=body))
 
     def remove_parameters(self) -> None:
         """Drop parameters that are constant or that nothing reads, and what is given for them."""
@@ -308,37 +280,26 @@ class Program:
             for param in parameters(node):
                 known = (owner, name, param) in self.params or (param == "config" and owner not in self.entry)
                 is_input = (owner, name) == (self.entry[0], "forward") and param not in self.given
-                if known and not is_input and param not in body.read and param not in body.written:
+                if known and not is_input and param not in (*body.read, *body.written):
                     removable.add((owner, name, param))
-        places = list(self.calls())
-        while True:
-            held: set[tuple[str, str, str]] = set()
-            for _, _, call, found in places:
-                for arg in call.args:
-                    fed = {(*one, name) for one, given in found.items() for name in given if given[name] is arg}
-                    if fed & removable and (fed - removable or len(fed) < len(found)):
-                        held |= fed & removable
-            if not held:
-                break
-            removable -= held
-        dropped = {
-            (key, id(arg))
-            for key, _, _, found in places
-            for one, given in found.items()
-            for name, arg in given.items()
-            if (*one, name) in removable
-        }
+        feeds = []  # Arguments, the parameters that each is given for, and how many functions its call may be of
+        for key, _, call, found in self.calls():
+            for arg in call.args:
+                fed = {(*one, name) for one, given in found.items() for name in given if given[name] is arg}
+                feeds.append(((key, id(arg)), fed, len(found)))
+        before: set[tuple[str, str, str]] = set()
+        while removable != before:
+            before = removable
+            removable = before.difference(*(fed for _, fed, most in feeds if not fed <= before or len(fed) < most))
+        dropped = {place for place, fed, _ in feeds if fed & removable}
 
         class Remover(Visitor):
             def __init__(self, key: Key) -> None:
                 self.key = key
 
             def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-                kept = [
-                    updated
-                    for arg, updated in zip(original_node.args, updated_node.args, strict=True)
-                    if (self.key, id(arg)) not in dropped
-                ]
+                pairs = zip(original_node.args, updated_node.args, strict=True)
+                kept = [updated for arg, updated in pairs if (self.key, id(arg)) not in dropped]
                 if len(kept) == len(updated_node.args):
                     return updated_node
                 space = cst.SimpleWhitespace("")
@@ -371,9 +332,7 @@ class Program:
 
     def refuse_missing(self) -> None:
         """Refuse settings without a plain form in the code that is left."""
-        for node in self.definitions.values():
-            for one in nodes_of(node, cst.Raise):
-                if m.matches(one.exc, m.Call(m.Name("NoPlainForm"))):
-                    (text,) = nodes_of(one, cst.SimpleString)
-                    name = str(text.evaluated_value)
-                    raise no_plain_form(name, getattr(self.config, name, None))
+        for one in (one for node in self.definitions.values() for one in nodes_of(node, cst.Raise)):
+            if m.matches(one.exc, m.Call(m.Name("NoPlainForm"))):
+                (text,) = nodes_of(one, cst.SimpleString)
+                raise no_plain_form(text.evaluated_value, getattr(self.config, text.evaluated_value, None))
