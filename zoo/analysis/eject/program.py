@@ -39,17 +39,11 @@ def read_file(file: Path) -> Plain:
 
 def flattened(definitions: dict[str, cst.CSTNode]) -> dict[str, cst.CSTNode]:
     """Classes without bases among the plain ones: members of a base are written into each class that inherits them."""
-    done: dict[str, cst.CSTNode] = {}
 
-    def flatten(name: str) -> cst.CSTNode:
+    def flatten(name: str) -> Any:
         node = definitions[name]
-        if name not in done:
-            done[name] = node
-            if isinstance(node, cst.ClassDef) and node.bases and code(node.bases[0].value) in definitions:
-                base = flatten(code(node.bases[0].value))
-                assert isinstance(base, cst.ClassDef)
-                done[name] = merged(node, base)
-        return done[name]
+        base = code(node.bases[0].value) if isinstance(node, cst.ClassDef) and node.bases else ""
+        return merged(node, flatten(base)) if base in definitions else node  # type: ignore[arg-type]
 
     return {name: flatten(name) for name in definitions}
 
@@ -95,21 +89,14 @@ def merged(node: cst.ClassDef, base: cst.ClassDef) -> cst.ClassDef:
 
 def with_base_constructor(own: cst.FunctionDef, base: cst.FunctionDef) -> cst.FunctionDef:
     """A constructor that does what its base's does, where it called that."""
+    constructor = m.Expr(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__"))))
     body: list[Any] = []
     for statement in own.body.body:
-        call = m.extract(
-            statement,
-            m.SimpleStatementLine(
-                body=[
-                    m.Expr(m.SaveMatchedNode(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__"))), "call"))
-                ]
-            ),
-        )
-        found: Any = None if call is None else call["call"]
-        if found is None:
+        if m.matches(statement, m.SimpleStatementLine([constructor])):
+            call: Any = statement.body[0].value  # type: ignore[union-attr]
+            body += Substitution(values_of(base, call)).visit(base.body).body
+        else:
             body.append(statement)
-            continue
-        body += Substitution(values_of(base, found)).visit(base.body).body
     return own.with_changes(body=own.body.with_changes(body=body))
 
 

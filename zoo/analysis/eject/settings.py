@@ -84,13 +84,8 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     values["balances_experts"] = bool(balances and values.get("output_router_logits"))
     if values["attention"] == "kv-sharing":
         values["kv_sources"] = SharedKeyValueAttention.sources(config)
-    for name, usual in {
-        "encoder_attention_bias": False,
-        "num_nextn_predict_layers": 0,
-        "mtp_loss_weight": LOSS_WEIGHT,
-        "num_streams": 0,
-    }.items():
-        values.setdefault(name, usual)
+    values |= {"encoder_attention_bias": False, "num_nextn_predict_layers": 0} | values
+    values |= {"mtp_loss_weight": LOSS_WEIGHT, "num_streams": 0} | values
     for name, other in USUAL.items():
         if values.get(name, 0) is None:
             values[name] = values[other]
@@ -142,11 +137,11 @@ def rope_settings(config: ZooConfig) -> dict[str, Any]:
     full, local = given.get("full_attention", given), given.get("sliding_attention", {})
     kind, local_kind = full.get("rope_type", "default"), local.get("rope_type", "default")
     shares = {name: value for name, value in local.items() if name not in ("rope_type", "rope_theta")}
-    if local_kind != "default" and (local_kind != kind or shares != {name: full.get(name) for name in shares}):
-        raise no_plain_form("rope_parameters", given)
-    if local.get("partial_rotary_factor", 1.0) != full.get("partial_rotary_factor", 1.0) and local:
-        raise no_plain_form("rope_parameters", given)
     part = full.get("partial_rotary_factor", 1.0)
+    has_other_part = local and local.get("partial_rotary_factor", 1.0) != part
+    is_scaled = local_kind != "default"
+    if has_other_part or (is_scaled and (local_kind != kind or shares != {name: full.get(name) for name in shares})):
+        raise no_plain_form("rope_parameters", given)
     factor, original = full.get("factor"), full.get("original_max_position_embeddings")
     if factor is None and original is not None:
         factor = config.max_position_embeddings / original
@@ -168,10 +163,7 @@ def rope_settings(config: ZooConfig) -> dict[str, Any]:
         "rope_beta_fast": full.get("beta_fast") or 32,
         "rope_beta_slow": full.get("beta_slow") or 1,
         "rope_truncate": given.get("truncate", True),
-        "rope_low_freq_factor": full.get("low_freq_factor"),
-        "rope_high_freq_factor": full.get("high_freq_factor"),
-        "rope_short_factor": full.get("short_factor"),
-        "rope_long_factor": full.get("long_factor"),
+        **{f"rope_{name}_factor": full.get(f"{name}_factor") for name in ("low_freq", "high_freq", "short", "long")},
     }
 
 
