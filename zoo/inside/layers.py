@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
 from zoo.analysis.inputs import inputs_of
@@ -22,7 +23,6 @@ from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.building.loading import saved_class, saved_config
 from zoo.building.weights import is_saved, locate
-from zoo.converters.errors import require
 from zoo.fast.switches import fast_paths
 from zoo.models.borrowing import borrowed_by
 from zoo.models.validation import require_at_least
@@ -139,7 +139,6 @@ def summary(
 
     Raises:
         ZooError: When the variant or the checkpoint does not exist, or a size is less than one.
-        MissingExtraError: When torchinfo is not installed.
     """
     require_at_least(1, batch_size=batch_size, seq_len=seq_len, depth=1 if depth is None else depth)
     if isinstance(model, (str, os.PathLike)):
@@ -149,7 +148,11 @@ def summary(
         built = running_model(model)
         name = type(built).__name__
     limit = position_limit(built)
-    shapes = shapes_of(built, batch_size, seq_len if limit is None else min(seq_len, limit))
+    with FakeTensorMode(), fast_paths(unpadding="never"):
+        hollow = without_values(built)
+        hollow.set_experts_implementation("batched_mm")  # grouped products have shapes in bfloat16 alone
+        length = seq_len if limit is None else min(seq_len, limit)
+        shapes = shapes_of(hollow, inputs_of(built, torch.zeros(batch_size, length, dtype=torch.long)))
     modules = {path: module for path, module in built.named_modules() if path}
     if depth is None:
         inside = [path.count(".") + 1 for path in modules if NUMBERED.fullmatch(path)]
@@ -181,30 +184,27 @@ def unallocated(name: str, task: str | None) -> PreTrainedModel:
         return saved_class(folder, config)(config).eval()
 
 
-def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str, tuple[Shape | None, Shape | None]]:
-    """Run a model on tensors without values, and note what passes through its modules."""
-    torchinfo = require("inside", "torchinfo")
-    with FakeTensorMode(), fast_paths(unpadding="never"):
-        hollow = without_values(model)
-        hollow.set_experts_implementation("batched_mm")  # grouped products have shapes in bfloat16 alone
-        inputs: dict[str, Any] = inputs_of(model, torch.zeros(batch_size, seq_len, dtype=torch.long))
-        if "use_cache" in inspect.signature(model.forward).parameters:
-            inputs["use_cache"] = False  # it would be a part of the output, without a shape
-        run = torchinfo.summary(hollow, input_data=inputs, depth=99, verbose=0, cache_forward_pass=False)
-    paths = {id(module): path for path, module in hollow.named_modules()}
-    return {
-        paths[layer.layer_id]: (shape(layer.input_size), shape(layer.output_size))
-        for layer in reversed(run.summary_list)  # of several calls the first one counts
-        if layer.executed and not layer.is_recursive and layer.layer_id in paths
-    }
+@torch.no_grad()
+def shapes_of(model: PreTrainedModel, arguments: Mapping[str, Any]) -> dict[str, tuple[Shape | None, Shape | None]]:
+    """Run a model, and note the shapes of what each module is given and returns in its first call, by its path."""
+    found: dict[str, tuple[Shape | None, Shape | None]] = {}
+    paths = {module: path for path, module in model.named_modules()}
+
+    def shape(value: Any) -> Shape | None:
+        return next((tuple(leaf.shape) for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)), None)
+
+    def note(module: nn.Module, given: Any, returned: Any) -> None:
+        found.setdefault(paths[module], (shape(given), shape(returned)))
+
+    with ExitStack() as hooks:
+        for module in paths:
+            hooks.enter_context(module.register_forward_hook(note))
+        model(**arguments)
+    return found
 
 
 def shape_text(shape: Shape | None) -> str:
     return "×".join(map(str, shape or ()))
-
-
-def shape(size: Any) -> Shape | None:
-    return tuple(size) if size and all(isinstance(one, int) for one in size) else None
 
 
 def row_of(

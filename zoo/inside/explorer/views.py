@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-
-import torch
-from torch import Tensor
 
 from zoo.analysis.diff import diff, resolve_both
 from zoo.analysis.drawing import Drawing, draw, to_svg_beside
@@ -15,7 +11,8 @@ from zoo.analysis.drawing import compare as compare_drawings
 from zoo.base.printed import Note, Part, Picture, Table, Title
 from zoo.converters.weights import task_of
 from zoo.inside import attention, logit_lens
-from zoo.inside.layers import shape_text
+from zoo.inside.layers import Shape, shape_text
+from zoo.inside.layers import shapes_of as shapes_in
 from zoo.inside.show import show
 from zoo.inside.texts import inputs_of
 from zoo.registry import VARIANTS, Task
@@ -85,22 +82,11 @@ def drawing_of(one: Explored, text: str) -> Drawing:
     return drawing.with_details({path: f"→ {shape_text(shape)}" for path, shape in shapes.items() if path in loud})
 
 
-@torch.no_grad()
-def shapes_of(one: Explored, text: str, target: str | None = None) -> dict[str, tuple[int, ...]]:
-    """Run a model on a text, and note the shape of each module's last output, without the batch, by its path."""
-    found: dict[str, tuple[int, ...]] = {}
-    paths = {module: path for path, module in one.model.named_modules()}
-
-    def note(module: torch.nn.Module, given: object, returned: object) -> None:
-        first = returned[0] if isinstance(returned, tuple) else returned
-        if isinstance(first, Tensor):
-            found[paths[module]] = tuple(first.shape[1:])
-
-    with ExitStack() as hooks:
-        for module in one.model.modules():
-            hooks.enter_context(module.register_forward_hook(note))
-        one.model(**inputs_of(one.model, one.tokenizers, [text], None if target is None else [target]).arguments)
-    return found
+def shapes_of(one: Explored, text: str, target: str | None = None) -> dict[str, Shape]:
+    """Shapes of what a model's modules return for a text, without the batch, by path."""
+    inputs = inputs_of(one.model, one.tokenizers, [text], None if target is None else [target])
+    found = shapes_in(one.model, inputs.arguments)
+    return {path: returned[1:] for path, (_, returned) in found.items() if returned is not None}
 
 
 def quirks_of(name: str) -> dict[str, str]:
