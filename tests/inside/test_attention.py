@@ -1,16 +1,14 @@
 """Attention weights, and the pictures of them."""
 
 import dataclasses
-import html
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pandas
 import pytest
 import torch
+from chromium import Page, find
 from click.testing import CliRunner
 from matplotlib.figure import Figure
 
@@ -182,11 +180,13 @@ def test_nothing_in_a_text_can_leave_its_place_on_the_page(maps):
     assert not re.search(r"(src|href)=|url\(|https?://|@import", page)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.skipif(find() is None, reason="needs Chromium")
 @pytest.mark.thorough
 def test_the_page_works_by_keyboard(maps, tmp_path):
-    probe = """
-<script>
+    file = tmp_path / "page.html"
+    file.write_text(attention_page(maps), encoding="utf-8")
+    page = Page(file)
+    head, cell, buttons, stops = page.evaluate("""(() => {
 const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
 const states = [];
 const tell = () => states.push(byId("title").textContent + "|" + byId("readout").firstChild.textContent);
@@ -196,17 +196,9 @@ press("ArrowRight"); press("ArrowRight"); press("ArrowDown"); tell();
 document.querySelector('#detail td[tabindex="0"]').focus();
 press("ArrowDown"); press("End"); press("ArrowLeft"); tell();
 states.push(document.querySelectorAll("#overview button").length, document.querySelectorAll('[tabindex="0"]').length);
-document.documentElement.dataset.states = JSON.stringify(states);
-</script>"""
-    file = tmp_path / "page.html"
-    file.write_text(attention_page(maps).replace("</body>", f"{probe}</body>"), encoding="utf-8")
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    flags += "--disable-component-update --disable-sync --dump-dom"
-    command = ["chromium", *flags.split(), f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    states = json.loads(html.unescape(re.search(r'data-states="([^"]*)"', dom)[1]))
+return states; })()""")
+    page.close()
     cross = maps["cross"]
-    head, cell, buttons, stops = [html.unescape(one) if isinstance(one, str) else one for one in states]
     assert head.startswith("Cross-attention, layer 2, head 3|“<bos>” attends to “My”")
     query, key = cross.queries[1], cross.keys[-2]
     assert f"“{query}” attends to “{key}” with weight {cross.weights[1, 2, 1, -2]:.4f}" in cell

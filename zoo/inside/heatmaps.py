@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -115,27 +114,6 @@ def attention_figure(attention: AttentionMap) -> Figure:
     return figure
 
 
-def table_figure(tables: NDArray[Any], titles: Sequence[str], *, xlabel: str, ylabel: str) -> Figure:
-    """Draw tables, (num_tables, num_rows, num_columns), a panel each: blue below zero, red above."""
-    columns = min(4, len(tables))
-    rows = -(-len(tables) // columns)
-    side = 4.2 if len(tables) == 1 else 2.4
-    figure = new_figure(side * columns + 1.2, side * 0.85 * rows + 0.6)
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    highest = float(np.abs(tables).max()) or 1.0
-    for panel in axes.flat[len(tables) :]:
-        panel.set_visible(False)
-    for panel, table, title in zip(axes.flat, tables, titles, strict=False):
-        image = panel.imshow(table, "RdBu_r", aspect="auto", interpolation="nearest", vmin=-highest, vmax=highest)
-        panel.set_title(title, fontsize=9)
-    for panel in axes[-1]:
-        panel.set_xlabel(xlabel)
-    for panel in axes[:, 0]:
-        panel.set_ylabel(ylabel)
-    figure.colorbar(image, ax=axes, shrink=0.6)
-    return figure
-
-
 def plain(token: str) -> str:
     """Keep matplotlib from reading a token as a formula."""
     return token.replace("$", r"\$")
@@ -185,11 +163,26 @@ class PositionTable:
         ]
 
     def figure(self) -> Figure:
-        """Draw the tables, blue below zero and red above."""
+        """Draw the tables, a panel each, blue below zero and red above."""
+        columns = min(4, len(self.values))
+        rows = -(-len(self.values) // columns)
+        side = 4.2 if len(self.values) == 1 else 2.4
+        figure = new_figure(side * columns + 1.2, side * 0.85 * rows + 0.6)
+        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        highest = float(np.abs(self.values).max()) or 1.0
+        for panel in axes.flat[len(self.values) :]:
+            panel.set_visible(False)
+        for panel, table, title in zip(axes.flat, self.values, self.names, strict=False):
+            image = panel.imshow(table, "RdBu_r", aspect="auto", interpolation="nearest", vmin=-highest, vmax=highest)
+            panel.set_title(title, fontsize=9)
         across, down = LABELS[self.kind]
-        picture = table_figure(self.values, self.names, xlabel=across, ylabel=down)
-        picture.suptitle(f"{self.encoding} positions of the {self.stack}")
-        return picture
+        for panel in axes[-1]:
+            panel.set_xlabel(across)
+        for panel in axes[:, 0]:
+            panel.set_ylabel(down)
+        figure.colorbar(image, ax=axes, shrink=0.6)
+        figure.suptitle(f"{self.encoding} positions of the {self.stack}")
+        return figure
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from zoo.base.errors import ConfigError, InputError
 from zoo.models.stack import stacks_of
@@ -73,7 +73,13 @@ class NormRecorder(TrainerCallback):
                 "gradients are recorded as the backward pass leaves them, which fp16=True scales and several processes "
                 "have not averaged yet; train in one process, and with bf16=True instead"
             )
-        self._watch(kwargs["model"])
+        for name, stack in stacks_of(kwargs["model"]).items():
+            for place, layer in enumerate(stack.layers):
+                see = partial(self._see_output, name, place)
+                self._hooks.append(layer.register_forward_hook(see, with_kwargs=True))
+                see_gradient = partial(self._see_gradient, name, place)
+                trained = (parameter for parameter in layer.parameters() if parameter.requires_grad)
+                self._hooks += [one.register_post_accumulate_grad_hook(see_gradient) for one in trained]
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Decide whether this step is recorded."""
@@ -91,16 +97,6 @@ class NormRecorder(TrainerCallback):
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-
-    def _watch(self, model: PreTrainedModel) -> None:
-        for name, stack in stacks_of(model).items():
-            for place, layer in enumerate(stack.layers):
-                see = partial(self._see_output, name, place)
-                self._hooks.append(layer.register_forward_hook(see, with_kwargs=True))
-                for parameter in layer.parameters():
-                    if parameter.requires_grad:
-                        see = partial(self._see_gradient, name, place)
-                        self._hooks.append(parameter.register_post_accumulate_grad_hook(see))
 
     def _see_output(
         self, stack: str, place: int, layer: nn.Module, args: Any, kwargs: dict[str, Any], output: Tensor

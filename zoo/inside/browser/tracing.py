@@ -6,7 +6,7 @@ move positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -86,7 +86,9 @@ class Inspected(nn.Module):
             ids, given_mask, positions = (inputs[f"{name}_{one}"] for one in TOKENS)
             mask = stack.padding_mask(given_mask, ids)  # by the variant's rule, which may be none at all
             options = {} if name == "encoder" else {"use_cache": False, **source}
-            with placed(stack, positions), observed(stack, name, heads, inputs[f"{name}_layers"]) as seen:
+            # Positions that are given to a stack would also separate packed documents.
+            counted = replaced(stack.position, "count", lambda *_, positions=positions: positions)
+            with counted, observed(stack, name, heads, inputs[f"{name}_layers"]) as seen:
                 run = stack(input_ids=ids, attention_mask=given_mask, **options)
             seen.stages["norm"] = run.last_hidden_state
             source = {"encoder_hidden_states": run.last_hidden_state, "encoder_attention_mask": mask}
@@ -112,13 +114,13 @@ class Inspected(nn.Module):
 
 
 @contextmanager
-def placed(stack: ZooStack, positions: Tensor) -> Iterator[None]:
-    """Let a stack count its tokens so. Positions that are given to it would also separate packed documents."""
-    stack.position.count = lambda *_: positions  # type: ignore[method-assign]
+def replaced(module: nn.Module, method: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Let a module have another method."""
+    setattr(module, method, function)
     try:
         yield
     finally:
-        del stack.position.count
+        delattr(module, method)
 
 
 @contextmanager
@@ -130,7 +132,7 @@ def observed(stack: ZooStack, name: str, heads: dict[str, Tensor], layers: Tenso
             for path, module in layer.named_modules():
                 if isinstance(module, Attention):
                     kind = "cross" if module.is_cross else name
-                    done.enter_context(observed_attention(module, kind, heads[kind], seen))
+                    done.enter_context(replaced(module, "attend", recorder(module, kind, heads[kind], seen)))
                 elif path.rpartition("_")[2] == RESIDUAL:
                     done.callback(module.register_forward_hook(partial(keep, seen, f"layers.{number}.{path}")).remove)
             done.callback(layer.register_forward_hook(partial(choose, seen, layers), with_kwargs=True).remove)
@@ -158,9 +160,8 @@ def choose(
     return after
 
 
-@contextmanager
-def observed_attention(module: Attention, kind: str, heads: Tensor, seen: Seen) -> Iterator[None]:
-    """Record what an attention computes, and multiply its heads by factors."""
+def recorder(module: Attention, kind: str, heads: Tensor, seen: Seen) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """A method that attends, records what is computed, and multiplies the heads by factors."""
     attend = module.attend
     weights, norms = seen.weights.setdefault(kind, []), seen.norms.setdefault(kind, [])
 
@@ -171,17 +172,10 @@ def observed_attention(module: Attention, kind: str, heads: Tensor, seen: Seen) 
         if found is None or found.shape[1] != mixed.shape[2]:
             raise ExportError(f"a page shows one map a head, and {type(module).__name__} has none or several")
         weights.append(found)
-        norms.append(moved_norms(value.repeat_interleave(query.shape[1] // value.shape[1], dim=1), module.o_proj))
+        # Norms of values after the output projection (Kobayashi et al. 2020, section 3).
+        value = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+        by_head = module.o_proj.weight.t().reshape(value.shape[1], value.shape[3], -1)
+        norms.append(torch.einsum("bhkd,hdo->bhko", value, by_head).square().sum(dim=-1).sqrt())
         return mixed * heads[len(weights) - 1][:, None], found
 
-    module.attend = attend_and_record  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        del module.attend
-
-
-def moved_norms(values: Tensor, projection: nn.Linear) -> Tensor:
-    """Norms of values after the output projection (Kobayashi et al. 2020, section 3)."""
-    by_head = projection.weight.t().reshape(values.shape[1], values.shape[3], -1)
-    return torch.einsum("bhkd,hdo->bhko", values, by_head).square().sum(dim=-1).sqrt()
+    return attend_and_record
