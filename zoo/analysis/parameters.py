@@ -131,10 +131,9 @@ def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
         shapes = {row.name.rpartition(".")[2]: row.shape for row in rows}
         lenders = {row.shared_with.rpartition(".")[0] if row.shared_with else None for row in rows}
         # A tied projection may have its own bias: then both its count and the shared module are shown.
-        lender = next((lender for lender in sorted(filter(None, lenders))), None)
-        made = ModuleRow(name, shapes, sum(row.count for row in rows), 1, lender)
-        if fold:
-            made = dataclasses.replace(made, name=without_number(name), shared_with=lender and without_number(lender))
+        lender = min(filter(None, lenders), default=None)
+        label = without_number if fold else str
+        made = ModuleRow(label(name), shapes, sum(row.count for row in rows), 1, lender and label(lender))
         key = (made.name, tuple(shapes.items()), made.count, made.shared_with)
         known = folded.get(key)
         folded[key] = made if known is None else dataclasses.replace(known, times=known.times + 1)

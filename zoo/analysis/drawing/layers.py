@@ -38,14 +38,16 @@ def with_common_details(drawn: Mapping[int, Items], numbers: Mapping[int, Sequen
     for number, items in drawn.items():
         for (step, _), (counterpart, _) in zip(roles(first), roles(items), strict=True):
             details[step.path][counterpart.detail] += len(numbers[number])
-    return with_steps(first, lambda step: dataclasses.replace(step, detail=common(details[step.path])))
+    found: Items = with_steps(first, lambda step: dataclasses.replace(step, detail=common(details[step.path])))
+    return found
 
 
 def outline(items: Items) -> Items:
     """Leave out of steps what may differ between layers that look the same."""
-    return with_steps(
+    found: Items = with_steps(
         items, lambda step: dataclasses.replace(step, detail="", lender="", path=IN_A_LAYER.sub("", step.path))
     )
+    return found
 
 
 def common(details: Mapping[str, int]) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from zoo.base.printed import Part, Picture, Printed
-
-Drawn = TypeVar("Drawn")
 
 Kind = Literal[
     "embedding",
@@ -166,7 +164,8 @@ class Drawing(Printed):
             detail = ", ".join(filter(None, (step.detail, words.get(step.path, ""))))
             return dataclasses.replace(step, detail=detail)
 
-        return with_steps(self, more)
+        drawing: Drawing = with_steps(self, more)
+        return drawing
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -187,17 +186,13 @@ def notes_of(steps: Iterable[Step]) -> list[str]:
     return [f"{', '.join(names)}: {note}" for note, names in labels.items()]
 
 
-def with_steps(item: Drawn, change: Callable[[Step], Step]) -> Drawn:
-
-    def changed(item: Any) -> Any:
-        if isinstance(item, tuple):
-            return tuple(map(changed, item))
-        if isinstance(item, Step):
-            return change(item)
-        if isinstance(item, (Drawing, Block, Layer, Residual, Together)):
-            inner = {field.name: changed(getattr(item, field.name)) for field in dataclasses.fields(item)}
-            return dataclasses.replace(item, **inner)
+def with_steps(item: Any, change: Callable[[Step], Step]) -> Any:
+    """A part of a drawing, or a tuple of parts, with changed steps."""
+    if isinstance(item, Step):
+        return change(item)
+    if isinstance(item, tuple):
+        return tuple(with_steps(one, change) for one in item)
+    if not isinstance(item, (Drawing, Block, Layer, Residual, Together)):
         return item
-
-    result: Drawn = changed(item)
-    return result
+    inner = {field.name: with_steps(getattr(item, field.name), change) for field in dataclasses.fields(item)}
+    return dataclasses.replace(item, **inner)

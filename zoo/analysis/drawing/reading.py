@@ -140,7 +140,6 @@ class Reader:
         return self._signatures
 
     def draw(self, name: str, task: str) -> Drawing:
-        self._owners.clear()
         paths = {part: f"{path}." if path else "" for path, part in self.model.named_modules()}
         blocks = tuple(self.block(stack, kind, paths[stack]) for kind, stack in stacks_of(self.model).items())
         return Drawing(name, task, blocks, tuple(self.head()), tuple(self.rules()))

@@ -39,6 +39,9 @@ KINDS: dict[Kind, tuple[type, ...]] = {
 }
 """Classes with names that describe the kind of module."""
 
+BIASES = {(False, False): ["no biases"], (True, False): ["no output bias"], (False, True): ["only an output bias"]}
+"""Details of attention by whether its projections in, and out, have biases."""
+
 EVERY_LAYER = "in every layer"  # Place of positions that act inside of attention, if all layers have them
 
 
@@ -86,15 +89,7 @@ def attention_detail(module: Attention) -> str:
         words.append(f"window {module.sliding_window}")
     if module.dropout:
         words.append(f"dropout {module.dropout:g}")
-    return ", ".join([*words, *bias_words(config.attention_bias, config.attention_out_bias)])
-
-
-def bias_words(inner: bool, outer: bool) -> list[str]:
-    if inner and outer:
-        return []
-    if not inner and not outer:
-        return ["no biases"]
-    return ["no output bias"] if inner else ["only an output bias"]
+    return ", ".join([*words, *BIASES.get((config.attention_bias, config.attention_out_bias), [])])
 
 
 def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str]:

@@ -41,32 +41,29 @@ def check_coordinates(
         raise ConfigError(f"widths={tuple(widths)} were given; give at least two different multiples of {head_dim=}")
     if steps < 1:
         raise ConfigError(f"{steps=} was given; give at least 1")
-    return [check_width(name, task, width, head_dim, steps, learning_rate, settings) for width in widths]
-
-
-def check_width(
-    name: str, task: str | None, width: int, head_dim: int, steps: int, learning_rate: float, settings: dict[str, Any]
-) -> Coordinates:
-    heads = width // head_dim
-    sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
-    sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64}
-    sizes |= dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
-    model = build(name, task, seed=0, **{**sizes, **settings}).train()
-    factors = learning_rate_factors(model)
-    groups = [{"params": [p], "lr": learning_rate * factors[n]} for n, p in model.named_parameters()]
-    optimizer = torch.optim.Adam(groups)
     ids = torch.randint(3, 64, (BATCH_SIZE, LENGTH), generator=torch.Generator().manual_seed(0))
-    outputs = []
-    for step in range(steps + 1):
-        found = model(input_ids=ids, labels=ids)
-        outputs.append(found.logits.detach().float())
-        if step < steps:
-            optimizer.zero_grad()
-            found.loss.backward()
-            optimizer.step()
-    sizes_of_logits = tuple(logits.abs().mean().item() for logits in outputs)
-    changes = tuple((logits - outputs[0]).abs().mean().item() for logits in outputs[1:])
-    return Coordinates(width, sizes_of_logits, changes)
+    checked = []
+    for width in widths:
+        heads = width // head_dim
+        sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
+        sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64}
+        sizes |= dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+        model = build(name, task, seed=0, **{**sizes, **settings}).train()
+        factors = learning_rate_factors(model)
+        groups = [{"params": [p], "lr": learning_rate * factors[n]} for n, p in model.named_parameters()]
+        optimizer = torch.optim.Adam(groups)
+        outputs = []
+        for step in range(steps + 1):
+            found = model(input_ids=ids, labels=ids)
+            outputs.append(found.logits.detach().float())
+            if step < steps:
+                optimizer.zero_grad()
+                found.loss.backward()
+                optimizer.step()
+        sizes_of_logits = tuple(logits.abs().mean().item() for logits in outputs)
+        changes = tuple((logits - outputs[0]).abs().mean().item() for logits in outputs[1:])
+        checked.append(Coordinates(width, sizes_of_logits, changes))
+    return checked
 
 
 def growth(found: Sequence[Coordinates]) -> float:

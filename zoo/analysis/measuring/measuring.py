@@ -151,7 +151,8 @@ def measure(
         flops_per_token=flops.forward,
         training_flops_per_token=flops.training,
         activation_bytes=kept,
-        activation_tokens=num_positions(model, batch),
+        activation_tokens=batch["input_ids"].numel()
+        + (batch["labels"].numel() if model.config.is_encoder_decoder else 0),
         prefill_tokens_per_second=prefill,
         decode_tokens_per_second=None if decode is None else decode.tokens_per_second,
         decode_latency_p50=None if decode is None else decode.p50,
@@ -171,7 +172,3 @@ def count_per_token(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> Flop
         return flops_per_token(model, *(max(1, round(total / len(batch["input_ids"]))) for total in totals))
     except ZooError:
         return count_flops(model, batch).per_token
-
-
-def num_positions(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> int:
-    return batch["input_ids"].numel() + (batch["labels"].numel() if model.config.is_encoder_decoder else 0)

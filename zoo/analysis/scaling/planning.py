@@ -103,7 +103,7 @@ class Roofline:
     @property
     def bound(self) -> str:
         """Bottleneck: compute, memory or link."""
-        return max(("compute", self.compute), ("memory", self.memory), ("link", self.link), key=lambda one: one[1])[0]
+        return max(("compute", "memory", "link"), key=lambda name: getattr(self, name))
 
 
 def roofline(

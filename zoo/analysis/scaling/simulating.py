@@ -126,11 +126,7 @@ def simulated_training(
     model: ZooPreTrainedModel, precision: Precision, *, checkpointing: bool
 ) -> Iterator[ZooPreTrainedModel]:
     """Copy a model without its values, ready to be trained."""
-    with (
-        HollowMode(),
-        fast_paths(unpadding="never", quick_dropout="never"),
-        warnings.catch_warnings(),
-    ):
+    with HollowMode(), fast_paths(unpadding="never", quick_dropout="never"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of a name that all versions of transformers know
         hollow = without_values(model, torch.bfloat16 if precision == Precision.BFLOAT16 else None).train()
         if model.config._attn_implementation != "eager":
