@@ -15,9 +15,8 @@ from safetensors.torch import load_file
 
 import zoo
 from zoo.analysis.eject import code_difference, eject
-from zoo.analysis.eject.ejecting import text_of
+from zoo.analysis.eject.ejecting import MODELS, text_of
 from zoo.analysis.eject.proof import prove, randomise
-from zoo.analysis.eject.writing import MODELS
 from zoo.analysis.syntax.reading import names
 from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError, ZooWarning
 from zoo.base.files import replace_part

@@ -8,10 +8,10 @@ from every_variant import EVERY_TIME
 from torch import nn
 
 import zoo
+from zoo.analysis.eject.ejecting import MODELS
 from zoo.analysis.eject.proof import NAMES, inputs_of, randomise
 from zoo.analysis.eject.running import first
 from zoo.analysis.eject.settings import plain_config
-from zoo.analysis.eject.writing import MODELS
 from zoo.analysis.plain import classifiers, heads
 from zoo.base.errors import ZooError
 from zoo.models.parts import PART_FIELDS
