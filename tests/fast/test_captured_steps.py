@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import zoo
-from zoo.analysis.measuring.executed import executed
+from zoo.analysis.measuring import executed
 from zoo.base.errors import ConfigError, ZooError
 from zoo.fast import captured_steps
 from zoo.fast.captured_steps import captured_steps_of

@@ -80,22 +80,13 @@ def head_statistics(
     found = []
     for kind, weights in attention_weights(loaded, inputs).items():
         queries, keys = (inputs.masks[side] for side in sides_of(kind))
-        entropy = average(entropies(weights, keys), queries)
-        distance = None if kind == "cross" else average(distances(weights, keys), queries)
+        real, distance = shares(weights, keys), None
+        if kind != "cross":
+            places = torch.arange(real.shape[-1], device=real.device, dtype=real.dtype)
+            distance = average((real * (places[:, None] - places).abs()).sum(dim=-1), queries)
+        entropy = average(torch.special.entr(real).sum(dim=-1), queries)
         found.append(HeadStatistics(kind, entropy, distance, layers_of(loaded, kind)))
     return found
-
-
-def entropies(weights: Tensor, keys: Tensor) -> Tensor:
-    """Entropy of every query's weights in nats, (num_layers, batch_size, num_heads, num_queries)."""
-    return torch.special.entr(shares(weights, keys)).sum(dim=-1)
-
-
-def distances(weights: Tensor, keys: Tensor) -> Tensor:
-    """Mean distance of every query's weights in tokens, (num_layers, batch_size, num_heads, num_queries)."""
-    places = torch.arange(weights.shape[-1], device=weights.device, dtype=torch.double)
-    apart = (places[: weights.shape[-2], None] - places[None]).abs()
-    return (shares(weights, keys) * apart).sum(dim=-1)
 
 
 def shares(weights: Tensor, keys: Tensor) -> Tensor:

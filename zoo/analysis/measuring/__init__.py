@@ -1,7 +1,6 @@
 """Costs of models: operations, activations, speed, and utilisation of the machine."""
 
-from .executed import Executed, OperatorCounter, executed
-from .flops import Flops, FlopsPerToken, count_flops, flops_per_token
+from .flops import Executed, Flops, FlopsPerToken, OperatorCounter, count_flops, executed, flops_per_token
 from .machine import gemm_limit, peak_bytes
 from .measuring import Costs, activation_bytes, measure
 from .speed import DecodeSpeed, decode_speed, prefill_speed, training_speed

@@ -1,18 +1,20 @@
-"""How many floating-point operations a model needs, counted without any memory or time."""
+"""How many floating-point operations a model needs, counted without any memory or time; and those of a run."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, shape_wrapper
 from transformers import PreTrainedModel
 
 from zoo.analysis.inputs import inputs_of
@@ -21,6 +23,8 @@ from zoo.fast.switches import fast_paths
 from zoo.models import TASK_CLASSES, ZooConfig
 from zoo.models.validation import require_at_least
 from zoo.registry import Task
+
+aten = torch.ops.aten
 
 LANGUAGE_MODELS = {"encoder": Task.MASKED_LM, "decoder": Task.CAUSAL_LM, "encoder-decoder": Task.SEQ2SEQ_LM}
 """Class of model for a configuration without a head."""
@@ -45,9 +49,9 @@ def multiplying(states: torch.Size, *rest: Any, out_shape: torch.Size, **named: 
 
 
 OWN_FORMULAS: dict[Any, Callable[..., int]] = {
-    torch.ops.aten._grouped_mm: multiplying,
-    torch.ops.aten.linalg_solve_triangular: solving,
-    torch.ops.aten.convolution_backward: convolving_backward,
+    aten._grouped_mm: multiplying,
+    aten.linalg_solve_triangular: solving,
+    aten.convolution_backward: convolving_backward,
 }
 """Operations, by shapes, of what PyTorch counts not at all, or as if every channel saw every other."""
 
@@ -162,3 +166,93 @@ def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> 
     for buffer in model.buffers():
         memo[id(buffer)] = torch.empty(buffer.shape, dtype=buffer.dtype)
     return copy.deepcopy(model, memo)
+
+
+class Executed(NamedTuple):
+    """Counts of a run.
+
+    Attributes:
+        flops: Operations of its matrix products, a multiplication and an addition being two. Attention counts every
+            pair of positions, and its backward pass twice as much as the forward one, as in the literature, although
+            it computes the scores again.
+        operators: PyTorch operators called, views among them.
+    """
+
+    flops: int
+    operators: int
+
+
+class OperatorCounter(TorchDispatchMode):
+    """Counts operators and their operations.
+
+    Other than `FlopCounterMode`, it looks at no modules, and so leaves losses alone that find gradients by themselves.
+
+    Attributes:
+        calls: How often each operator was called.
+        flops: Their operations, as for [`Executed`][].
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.flops = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        formula = FORMULAS.get(func._overloadpacket)
+        if formula is None and func is not torch.ops.prim.device.default:
+            with self:  # composite operators, which arrive whole in inference mode
+                output = func.decompose(*args, **kwargs)
+            if output is not NotImplemented:
+                return output
+        output = func(*args, **kwargs)
+        self.calls[str(func)] += 1
+        if formula is not None:
+            self.flops += formula(*args, **kwargs, out_val=output)
+        return output
+
+
+def executed(run: Callable[[], object]) -> Executed:
+    """Count what a run executes. A compiled model is executed operator by operator."""
+    with torch.compiler.set_stance("force_eager"), OperatorCounter() as counter:
+        run()
+    return Executed(counter.flops, counter.calls.total())
+
+
+def attention_flops(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **named: Any) -> int:
+    """Operations of attention on a CPU: two products of tensors, (batch_size, num_heads, seq_len, head_dim)."""
+    return 2 * query.shape[:3].numel() * key.shape[2] * (query.shape[3] + value.shape[3])
+
+
+def attention_backward_flops(gradient: Tensor, *states: Tensor, **named: Any) -> int:
+    """Operations of the backward pass of attention, on any device: four products."""
+    return 2 * attention_flops(*states)
+
+
+def fast_layer_flops(states: Tensor, width: int, *rest: Any, **named: Any) -> int:
+    """Operations of a whole layer of `nn.TransformerEncoder` on its fast path: six products."""
+    matrices = [tensor for tensor in rest if isinstance(tensor, Tensor) and tensor.ndim == 2]
+    lengths = [len(row) for row in states.unbind()]
+    weights = sum(matrix.numel() for matrix in matrices[:4])
+    return sum(2 * length * weights + 4 * length * length * width for length in lengths)
+
+
+BACKWARDS = (
+    aten._scaled_dot_product_flash_attention_for_cpu_backward,
+    aten._scaled_dot_product_flash_attention_backward,
+    aten._scaled_dot_product_efficient_attention_backward,
+    aten._scaled_dot_product_cudnn_attention_backward,
+)
+PREPACKED = [(torch.ops.mkl, "_mkl_linear"), (torch.ops.mkldnn, "_linear_pointwise")]  # Products of some builds
+
+FORMULAS: dict[Any, Callable[..., int]] = {
+    **flop_registry,
+    **{operator: shape_wrapper(formula) for operator, formula in OWN_FORMULAS.items()},
+    aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    aten._transformer_encoder_layer_fwd: fast_layer_flops,
+    **dict.fromkeys(BACKWARDS, attention_backward_flops),
+    **{getattr(ops, name): shape_wrapper(multiplying) for ops, name in PREPACKED if hasattr(ops, name)},
+}
+"""Operations of operators, by PyTorch's own table where that knows them, and counts them as the literature does."""

@@ -32,14 +32,9 @@ CHUNKS = 8  # Chunks of logits of a batch that is as good as many, where each is
 class Precision(StrEnum):
     """Types of weights and of computation."""
 
-    MIXED = "mixed"
-    """float32 weights, which autocast converts to bfloat16 in every forward pass: one process, and DDP."""
-
-    BFLOAT16 = "bfloat16"
-    """bfloat16 weights, gathered for the layer that needs them: FSDP2."""
-
-    FLOAT32 = "float32"
-    """float32 throughout."""
+    MIXED = "mixed"  # float32 weights, which autocast converts to bfloat16 in every forward pass: one process, and DDP
+    BFLOAT16 = "bfloat16"  # bfloat16 weights, gathered for the layer that needs them: FSDP2
+    FLOAT32 = "float32"  # float32 throughout
 
 
 class Peak(NamedTuple):

@@ -51,8 +51,7 @@ def read_devices() -> Iterator[tuple[str, Device]]:
             yield row["name"], Device(row["title"], int(row["mib"]) * 2**20, **speeds, source=row["source"])
 
 
-DEVICES = dict(read_devices())
-"""Devices by the names that commands take."""
+DEVICES = dict(read_devices())  # By the names that commands take
 
 
 def find_device(name: str) -> Device:
@@ -124,17 +123,10 @@ SLICED = (
 class Strategy(StrEnum):
     """How a training step is spread over devices."""
 
-    ONE = "one device"
-    """All of it on one."""
-
-    DDP = "DDP"
-    """The whole model on each, with its own sequences; gradients are averaged."""
-
-    FSDP2 = "FSDP2"
-    """A part of every weight on each; a layer's weights are gathered when it is computed."""
-
-    TENSOR_PARALLEL = "tensor parallel"
-    """FSDP2 over machines, and tensor parallelism inside of each: some heads and channels a device."""
+    ONE = "one device"  # All of it on one
+    DDP = "DDP"  # The whole model on each, with its own sequences; gradients are averaged
+    FSDP2 = "FSDP2"  # A part of every weight on each; a layer's weights are gathered when it is computed
+    TENSOR_PARALLEL = "tensor parallel"  # FSDP2 over machines, and in each some heads and channels a device
 
 
 @dataclass(frozen=True)
