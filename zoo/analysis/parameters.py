@@ -141,5 +141,4 @@ def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
 
 
 def without_number(name: str) -> str:
-    """Replace layers' numbers."""
     return ".".join("*" if part.isdecimal() else part for part in name.split("."))

@@ -224,7 +224,6 @@ def row_of(
 
 
 def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
-    """Let layers that are alike share their rows."""
     for stack, inside in groupby(rows, key=lambda row: layer_of(row)[0]):
         if not stack:
             yield from inside

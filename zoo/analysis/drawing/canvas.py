@@ -37,7 +37,6 @@ class Canvas:
         self.left = self.top = self.right = self.bottom = 0.0
 
     def include(self, left: float, top: float, right: float, bottom: float) -> None:
-        """Grow so as to hold a rectangle."""
         self.left, self.top = min(self.left, left), min(self.top, top)
         self.right, self.bottom = max(self.right, right), max(self.bottom, bottom)
 

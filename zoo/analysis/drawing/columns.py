@@ -70,7 +70,6 @@ class Column:
         return measure(step, width, self.marks, detail=step.detail.removesuffix(f" {EVERY_LAYER}"))
 
     def through(self, box: Box) -> None:
-        """Draw a box and go to its top."""
         self.place(box)
         self.y -= box.height
 

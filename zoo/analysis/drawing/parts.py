@@ -172,7 +172,6 @@ class Drawing(Printed):
 
 
 def roles(items: Iterable[Step | Residual]) -> Iterator[tuple[Step, str]]:
-    """Go through the steps of layers, each with its role."""
     for item in items:
         yield from ((item, "stream"),) if isinstance(item, Step) else item.roles()
 

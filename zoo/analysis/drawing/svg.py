@@ -95,7 +95,6 @@ def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: fl
 
 
 def legend(canvas: Canvas) -> None:
-    """Explain the marks below a comparison."""
     y = canvas.bottom + 34
     for x, mark, words in ((12, "only", "only on this side"), (172, "changed", "on both sides, but not the same")):
         draw_badge(canvas, (x, y - 4), mark)

@@ -223,7 +223,6 @@ def alias(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def settings(read: Names, config: Config) -> str:
-    """The dataclass of the settings that are read."""
     found = {name for owner, name in read.owners if owner in ("config", "self.config", "model.config")}
     return "@dataclass\nclass Config:\n" + "\n".join(field(*one) for one in vars(config).items() if one[0] in found)
 

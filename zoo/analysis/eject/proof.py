@@ -64,7 +64,6 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
 
 
 def without_dropout(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """A copy of a model that drops nothing in training."""
     config = copy.deepcopy(model.config)
     for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
         setattr(config, name, 0.0)
@@ -186,7 +185,6 @@ def compared(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor) 
 
 
 def differs(name: str, found: Any, wanted: Any) -> UnsupportedOperationError:
-    """The error of a file that computes something else."""
     return UnsupportedOperationError(
         f"nothing was written: {name} of the file would be {found}, where the model has {wanted}; its plain form is "
         "wrong"

@@ -49,7 +49,6 @@ def main(file: str, folder: str, *writes: str) -> None:
 
 
 def copied(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
-    """Copies of inputs, floating ones in this dtype."""
     return {name: one.to(dtype, copy=True) if one.is_floating_point() else one for name, one in inputs.items()}
 
 

@@ -132,7 +132,6 @@ def by_layers(config: ZooConfig) -> dict[str, bool]:
 
 
 def rope_settings(config: ZooConfig) -> dict[str, Any]:
-    """Settings of rotations, flat."""
     given = getattr(config, "rope_parameters", None) or {}
     full, local = given.get("full_attention", given), given.get("sliding_attention", {})
     kind, local_kind = full.get("rope_type", "default"), local.get("rope_type", "default")

@@ -129,7 +129,6 @@ class Program:
         return self.known[owner]
 
     def fold(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
-        """Decide the branches of one function."""
         return changed(node, body=Folder(self.values(key, node)).visit(node.body))
 
     def candidates(self, key: Key, node: cst.FunctionDef, function: cst.BaseExpression) -> list[Key]:

@@ -217,8 +217,6 @@ def simulated(
 
 @cache
 def flops_of(name: str, task: str, seq_len: int) -> Flops:
-    """Count the operations of a sequence, and its tokens."""
-
     def count(depths: Settings) -> tuple[int, ...]:
         found = count_sequence(hollow(name, task, depths), seq_len)
         return found.forward, found.training, found.tokens

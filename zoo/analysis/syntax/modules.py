@@ -99,7 +99,6 @@ class Module:
 
 
 def defined(statement: cst.CSTNode) -> list[str]:
-    """Names that a statement defines."""
     match statement:
         case cst.FunctionDef() | cst.ClassDef():
             return [statement.name.value]

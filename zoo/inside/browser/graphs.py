@@ -230,7 +230,6 @@ def own_logits(model: ZooPreTrainedModel, given: tuple[Tensor, ...]) -> Tensor:
 
 
 def refuse_difference(name: str, found: Tensor, expected: Tensor, model: ZooPreTrainedModel) -> None:
-    """Raise ExportError if two tensors differ by more than rounding."""
     if not torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
         difference = float((found - expected).abs().max())
         raise ExportError(f"{name} of variant {model.config.variant!r} differ by {difference:.1e}, so it has no page")

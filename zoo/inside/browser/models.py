@@ -243,7 +243,6 @@ def run(inside: Inspected) -> tuple[Tensor, ...] | None:
 
 
 def facts(one: Explored) -> dict[str, Any]:
-    """Facts about a model for the page."""
     model = one.model
     config, task = model.config, task_of(model)
     source = one.tokenizers.source

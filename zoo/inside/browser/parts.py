@@ -168,7 +168,6 @@ class Lines:
         return next((self.functions.get(name) for end, name in FUNCTIONS.items() if label.endswith(end)), None)
 
     def follow(self, start: str, names: list[str]) -> int | None:
-        """Go from class to class by names of attributes."""
         here: str | None = start
         line = None
         for name in names:

@@ -109,7 +109,6 @@ def is_current(sources: Path, output: Path) -> bool:
 
 
 def run(*command: str, folder: Path) -> None:
-    """Run a command, silently if it succeeds."""
     environment = {**os.environ, "PYTHON": sys.executable}  # compresses the engine
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False

@@ -140,7 +140,6 @@ def observed(stack: ZooStack, name: str, heads: dict[str, Tensor], layers: Tenso
 
 
 def keep(seen: Seen, path: str, module: nn.Module, given: Any, returned: Tensor) -> None:
-    """Record the stream that a residual connection returns."""
     seen.stages[path] = returned
 
 

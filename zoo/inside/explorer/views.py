@@ -53,7 +53,6 @@ def guessed(one: Explored, text: str) -> str:
 
 
 def heads(name: str, text: str) -> Iterator[Part]:
-    """Attention of every layer and head."""
     one = explored(name)
     yield from dataclasses.replace(attention(one.model, text, tokenizer=one.tokenizers), name=name).shown()
 
@@ -75,7 +74,6 @@ def drawn(name: str, text: str) -> Iterator[Part]:
 
 
 def drawing_of(one: Explored, text: str) -> Drawing:
-    """Draw a model, with the shapes of an input at every step."""
     drawing = show(one.model).drawing
     shapes = shapes_of(one, text)
     loud = {step.path for step in drawing.steps() if step.kind not in QUIET}
