@@ -150,9 +150,8 @@ def count_sequence(model: PreTrainedModel, seq_len: int, decoder_len: int | None
     lengths = (seq_len, seq_len if decoder_len is None else decoder_len)
     require_at_least(1, seq_len=seq_len, decoder_len=lengths[1])
     ids, target = (torch.empty(MANY, size, dtype=torch.long, device="meta") for size in lengths)
-    return Flops(
-        *(round(total / MANY) for total in dataclasses.astuple(count_flops(model, inputs_of(model, ids, target))))
-    )
+    counted = dataclasses.astuple(count_flops(model, inputs_of(model, ids, target)))
+    return Flops(*(round(total / MANY) for total in counted))
 
 
 def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
@@ -154,9 +154,8 @@ class HollowMode(FakeTensorMode):
 def peak(model: ZooPreTrainedModel, forward: Forward, shape: tuple[int, int], precision: Precision) -> int:
     ids = torch.empty(shape, dtype=torch.long)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    mixed = precision != Precision.FLOAT32
     with Allocations([*model.parameters(), *model.buffers(), *gradients]) as allocations:
-        with torch.autocast("cpu", dtype=torch.bfloat16) if mixed else nullcontext():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision != Precision.FLOAT32):
             loss = forward(model, ids)
         loss.backward()
     return allocations.peak
