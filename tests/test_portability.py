@@ -17,7 +17,7 @@ import zoo.hub.delivery
 from zoo.base.errors import CheckpointError, OutputExistsError, UnwritableError
 from zoo.base.files import check_writable, leaves_its_folder
 from zoo.base.manifest import MANIFEST_FILE, read_manifest
-from zoo.comparison.run.processes import ForkServer
+from zoo.comparison.run.launchers import ForkServer
 from zoo.comparison.setup.jobs import folder_name
 from zoo.hub.errors import HubError
 from zoo.hub.pulling import files_to_pull

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zoo.base.processes import KEPT_MEMORY, SHORT_WAITS, process_variables
-from zoo.comparison.run.processes import child_environment
+from zoo.comparison.run.launchers import child_environment
 
 ALL = SHORT_WAITS | KEPT_MEMORY
 SHOW = """

@@ -22,8 +22,7 @@ from zoo.base.folders import TARGET_FOLDER, locked
 from zoo.cli.compare import compare as verb
 from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT
-from zoo.comparison.run.launchers import LAUNCHERS
-from zoo.comparison.run.processes import reason
+from zoo.comparison.run.launchers import LAUNCHERS, reason
 from zoo.comparison.run.record import PHASES, finished, read_run
 from zoo.comparison.run.reload import check
 from zoo.comparison.setup.job import Job
@@ -290,7 +289,7 @@ def test_a_terminated_comparison_leaves_no_process_behind(tmp_path):
         "    os.rename(arguments[0] + '.new', arguments[0])\n"
         "    time.sleep(600)\n"
     )
-    script = "from zoo.comparison.run.processes import ForkServer, sigterm_raised\n"
+    script = "from zoo.comparison.run.launchers import ForkServer, sigterm_raised\n"
     script += f"with sigterm_raised(): ForkServer('json', 'sleeper').call('sleeper', {str(pid_file)!r})"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     with subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}) as parent:

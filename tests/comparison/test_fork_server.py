@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zoo.comparison.run.fork_server import status_of
-from zoo.comparison.run.processes import ForkServer
+from zoo.comparison.run.launchers import ForkServer
 
 FIRST = """
 import os, sys

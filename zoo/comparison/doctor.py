@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -143,20 +144,17 @@ def steps() -> Finding:
     return Finding("Decode steps", f"times as fast with prepacked weights, by rows: {found}", advice)
 
 
-def engines() -> list[Finding]:
+def engines() -> Iterator[Finding]:
     """Which other engines can run exports."""
-    findings = []
     for name in ENGINES:
         engine = ENGINES.get(name)
         if not (isinstance(engine, ExportEngine) and engine.exact):  # with rounded weights it is the same library
             continue
         package = engine.target.module
         if find_spec(package) is None:
-            findings.append(Finding(package, "not installed", f"pip install 'transformer-zoo[{engine.target.extra}]'"))
+            yield Finding(package, "not installed", f"pip install 'transformer-zoo[{engine.target.extra}]'")
         else:
-            advice = f"`zoo generate MODEL --engine {name}` runs in it"
-            findings.append(Finding(package, str(installed_version(package)), advice))
-    return findings
+            yield Finding(package, str(installed_version(package)), f"`zoo generate MODEL --engine {name}` runs in it")
 
 
 def rate(operations: float) -> str:

@@ -130,13 +130,12 @@ def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, 
 
 def clear_checkpoints(folder: str | Path, *, force: bool) -> None:
     """Remove checkpoints before a run that begins from the start."""
-    for checkpoint in checkpoints_in(folder):
-        if not force:
-            raise OutputExistsError(
-                f"{folder} holds checkpoints of an earlier run; go on from them (--resume), remove them (--force), or "
-                "choose another output folder"
-            )
-        shutil.rmtree(checkpoint)
+    if checkpoints_in(folder) and not force:
+        raise OutputExistsError(
+            f"{folder} holds checkpoints of an earlier run; go on from them (--resume), remove them (--force), or "
+            "choose another output folder"
+        )
+    remove_except(folder, None)
 
 
 def remove_except(folder: str | Path, kept: str | None) -> None:

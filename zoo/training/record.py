@@ -221,17 +221,17 @@ def record_run(
     selection: Dataset | None = None,
     seed: int,
 ) -> RunRecord:
-    named = isinstance(model, str)
-    given = recipe.model_settings(model) if isinstance(model, str) else {}
+    named = model if isinstance(model, str) else None
+    given = {} if named is None else recipe.model_settings(named)
     ran = replace(
         recipe,
         tokenizer=dict(tokenizers.made_by),
         # Without the sizes of a recipe with a width, which follow from it
         model={name: value for name, value in given.items() if (name, value) != ("sizes", "fixed")},
-        explicit=tuple(recipe.explicit) if named else (),
+        explicit=() if named is None else tuple(recipe.explicit),
     )
     return RunRecord(
-        variant=model if isinstance(model, str) else type(model).__name__,
+        variant=named or type(model).__name__,
         seed=seed,
         recipe=ran,
         tokenizers=digest_of_tokenizers(tokenizers),

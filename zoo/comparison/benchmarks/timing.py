@@ -26,7 +26,7 @@ from zoo.training.inputs import build_for
 from ..files import RESULT
 from ..pipeline import set_up
 from ..request.request import Request
-from ..run.processes import fresh, reason
+from ..run.launchers import fresh, reason
 from ..run.worker import batch_of
 from ..setup.jobs import JobMaker
 from ..setup.shared_inputs import modules_of

@@ -145,9 +145,8 @@ class Request(Options):
     def check_arguments(self) -> None:
         """Refuse seeds and training arguments, those of the sweep included, that training does not take."""
         swept = {name: values for name, values in self.tried.items() if name not in model_fields(self.tried)}
-        for name, values in [("seed", self.all_seeds), *swept.items()]:
-            for value in values:
-                check_numbers({name: value})
+        for seed in self.all_seeds:
+            check_numbers({"seed": seed})
         for together in zip_longest(*swept.values()) if swept else [()]:
             one = {name: value for name, value in zip(swept, together, strict=True) if value is not None}
             training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)

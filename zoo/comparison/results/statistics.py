@@ -39,10 +39,10 @@ def pareto_front(found: Sequence[T], gains: Callable[[T], tuple[float, float]]) 
     ]
 
 
-def smallest_difference(deviation: float, seeds: int, tests: int = 1, chance: float = USUAL_POWER) -> float:
-    """The smallest true difference that paired t-tests find with a given probability."""
+def smallest_difference(deviation: float, seeds: int, tests: int = 1) -> float:
+    """The smallest true difference that paired t-tests find with the usual probability."""
     critical = student_quantile(1 - ERROR / 2 / tests, seeds - 1)
-    shift = increasing_inverse(lambda shift: power(shift, critical, seeds - 1), chance)
+    shift = increasing_inverse(lambda shift: power(shift, critical, seeds - 1), USUAL_POWER)
     return shift * deviation / math.sqrt(seeds)
 
 
