@@ -233,7 +233,7 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
     splits = task.prepare(splits, tokenizers, progress=progress)
     if splits.duplicates:
         warnings.warn(leaks_message(splits), DataWarning, stacklevel=2)
-    if not (request.args.load_best_model_at_end or request.args.early_stopping_patience is not None):
+    if not request.args.load_best_model_at_end and request.args.early_stopping_patience is None:
         return task, tokenizers, splits, None
     divided = task.set_aside(splits.train, seed=request.args.order_seed)
     kept_for_training, selection = without_leaks(divided, task.kinds)

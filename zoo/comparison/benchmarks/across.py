@@ -84,26 +84,20 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         for name, own in lines.items()
     }
     cells = in_words(slopes, benchmark, better=-1, digits=4)
+
+    def row(name: str) -> list[str]:
+        if lost[name]:
+            return [name, seeds_in_words(len(runs[name]), lost[name]), "", "", "", UNKNOWN, "", ""]
+        others = lines.get(baseline, {}) if name != baseline else {}
+        crosses = crossing(lines[name], others, (min(flops), max(flops)))
+        return [name, str(len(lines[name])), *cells[name], with_interval(at_middle[name], 4), crosses]
+
     ranked = sorted(lines, key=lambda name: fmean(at_middle[name]))
     return Reading(
         f"The loss as a power of the operations of training: its exponent, the loss at {large(middle)}FLOPs, and where "
         "the line crosses the baseline's.",
         ("Variant", "Seeds", "Exponent", "Difference", "p", "Verdict", "Loss in the middle", "Crosses the baseline at"),
-        [
-            [
-                name,
-                str(len(lines[name])),
-                *cells[name],
-                with_interval(at_middle[name], 4),
-                crossing(lines[name], lines.get(baseline, {}), (min(flops), max(flops))) if name != baseline else "",
-            ]
-            for name in ranked
-        ]
-        + [
-            [name, seeds_in_words(len(runs[name]), lost[name]), "", "", "", UNKNOWN, "", ""]
-            for name in runs
-            if lost[name]
-        ],
+        [row(name) for name in (*ranked, *(name for name in runs if lost[name]))],
     )
 
 

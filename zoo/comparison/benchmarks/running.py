@@ -96,7 +96,7 @@ class BenchmarkRun:
             wanted = {(name, seeds[0]) for name, seeds in free.items() if seeds}
             if not wanted:
                 return
-            left = ", ".join(name for name, seeds in free.items() if seeds)
+            left = ", ".join(name for name, _ in sorted(wanted))
             self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {left}")
             wanted |= {(names[0], seed) for _, seed in wanted if self.key(condition, names[0], seed) not in rows}
             finished = {name: self.row_of(condition, name) for name, _ in wanted}

@@ -105,11 +105,9 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
     shown = [metrics[name] for name in columns or usual if name in metrics]
     rows = [[cell.translate(ESCAPES) for cell in row] for row in table(summary, shown)]
     header, *body = (f"    {' & '.join(row)} \\\\" for row in rows)
-    correction = "after Holm's correction"
-    if summary.design.limit is not None:
-        correction = (
-            f"that are repeated with up to {summary.design.limit} seeds (Lan and DeMets), corrected for all looks"
-        )
+    limit, correction = summary.design.limit, "after Holm's correction"
+    if limit is not None:
+        correction = f"that are repeated with up to {limit} seeds (Lan and DeMets), corrected for all looks"
     elif summary.design.margin is not None:
         correction = "after Bonferroni's correction"
     seeds = span([len(row.runs) for row in summary.rows])

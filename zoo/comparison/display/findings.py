@@ -214,17 +214,14 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, desig
     if row.verdict == EQUAL:
         return f"{row.name} and {baseline} have the same {main.title} with each of {difference.pairs} seeds.{failed}"
     if difference.adjusted is None:
-        few = "fewer than three seeds"
-        if difference.pairs + difference.lost >= FEWEST_SEEDS:
-            few = "runs of both with a single seed"
-        differs = f"differs from {baseline} by {distance}"
-        if difference.is_equal:
-            differs = f"has the same {main.title} as {baseline}"
+        are_few = difference.pairs + difference.lost < FEWEST_SEEDS
+        few = "fewer than three seeds" if are_few else "runs of both with a single seed"
+        same = f"has the same {main.title} as {baseline}"
+        differs = same if difference.is_equal else f"differs from {baseline} by {distance}"
         return f"{row.name} {differs}; {few} test nothing.{failed}"
     ends = "" if difference.interval is None else " to ".join(signed(main.write, end) for end in difference.interval)
-    numbers = (
-        f"{distance}, {f'corrected interval {ends}, ' if ends else ''}{with_p(p_value(difference.decisive or 0.0))}"
-    )
+    interval = f"corrected interval {ends}, " if ends else ""
+    numbers = f"{distance}, {interval}{with_p(p_value(difference.decisive or 0.0))}"
     numbers += " after Holm" if design == FIXED else f", {counted(difference.pairs, 'seed')}" if design.limit else ""
     if row.verdict == SAME and design.margin is not None:
         return f"{row.name} is the same as {baseline} within ±{main.write(design.margin)}: {numbers}.{failed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -161,22 +162,15 @@ def spread(places: list[int], count: int) -> list[int]:
 
 def timings_table(comparison: Comparison) -> WideTable | Text:
     """Put the seconds of each phase into a table: a row a variant, the mean over its runs that were timed."""
-    timed = {name: [run for run in comparison.runs if run.name == name and run.timings] for name in comparison.names}
-    names = [name for name, runs in timed.items() if runs]
-    if not names:
+    means: dict[str, dict[str, float]] = {}
+    for name in comparison.names:
+        if timed := [run.timings for run in comparison.runs_of(name) if run.timings]:
+            means[name] = {phase: fmean(one.get(phase, 0.0) for one in timed) for phase in PHASES}
+    if not means:
         return Text("no run of this comparison was timed")
-    columns = [
-        [Text(f"{phase.capitalize()}\ns"), *(Text(f"{mean(timed[name], phase):.2f}") for name in names)]
-        for phase in PHASES
-    ]
-    shares = [mean(timed[name], "train") / sum(mean(timed[name], phase) for phase in PHASES) for name in names]
-    columns.append([Text("Training\n%"), *(Text(f"{100 * share:.0f}") for share in shares)])
-    return WideTable(names, columns)
-
-
-def mean(runs: list[Run], phase: str) -> float:
-    """The mean seconds of a phase; 0 where it did not happen."""
-    return sum(run.timings.get(phase, 0.0) for run in runs) / len(runs)
+    columns = [[f"{phase.capitalize()}\ns", *(f"{own[phase]:.2f}" for own in means.values())] for phase in PHASES]
+    columns.append(["Training\n%", *(f"{100 * own['train'] / sum(own.values()):.0f}" for own in means.values())])
+    return WideTable(list(means), [list(map(Text, column)) for column in columns])
 
 
 GAP = 2  # Blanks between columns

@@ -202,12 +202,11 @@ def decays(comparison: Comparison, name: str) -> Mapping[str, int]:
 def decay_groups(name: str, task: str | None, decay: str) -> Mapping[str, int]:
     """Numbers of parameters that weight decay applies to, by role."""
     model = skeleton(name, task)
-    roles, sizes = parameter_roles(model), {path: one.numel() for path, one in model.named_parameters()}
+    roles, decayed = parameter_roles(model), set(decayed_parameters(model, decay))
     found: Counter[str] = Counter()
-    decayed = set(decayed_parameters(model, decay))
-    for path, size in sizes.items():  # a tied parameter has a second path
+    for path, parameter in model.named_parameters():  # a tied parameter has a second path
         if path in decayed:
-            found[str(roles[path])] += size
+            found[str(roles[path])] += parameter.numel()
     return found
 
 

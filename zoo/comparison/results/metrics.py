@@ -40,7 +40,6 @@ def reported(field: str) -> Callable[[Run], float | None]:
 
 
 def score_metric(key: str, score: dict[str, Any]) -> Metric:
-
     def read(run: Run) -> float | None:
         return None if run.report is None else run.report["scores"].get(key, {}).get("value")
 

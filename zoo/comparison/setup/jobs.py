@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
-from zoo.analysis.measuring import FlopsPerToken
 from zoo.base.errors import ConfigError
 from zoo.fast.switches import current
 from zoo.registry import parse_name
@@ -40,17 +39,12 @@ class JobMaker:
     lengths: dict[tuple[str, Workload], dict[str, Any]] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
 
-    @cached_property
-    def flops(self) -> Callable[[str], FlopsPerToken]:
-        """Counts the operations that a variant, with its sizes in its name, needs for a token, once."""
-        return cache(self.inputs.count_flops)
-
-    @cached_property
-    def matched(self) -> Callable[[str], Match]:
-        """Makes a variant equal to `match_to`, once, with other sizes where that takes some."""
-        return cache(self.find_match)
+    def __post_init__(self) -> None:
+        self.flops = cache(self.inputs.count_flops)  # of a variant with its sizes in its name, for a token
+        self.matched = cache(self.find_match)
 
     def find_match(self, name: str) -> Match:
+        """Make a variant equal to `match_to`, with other sizes where that takes some."""
         if self.request.match == "none" or name == self.match_to:
             return Match(name, 1.0, 1.0)
         inputs, (measure, what) = self.inputs, self.measure

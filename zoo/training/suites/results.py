@@ -213,10 +213,7 @@ class SuiteRun:
     @cached_property
     def digest(self) -> str:
         items = SUITES.get(self.name).items(suite_folder(self.name, self.data), self.limit)
-        found = hashlib.sha256()
-        for item in items:
-            found.update(f"{item}\n".encode())
-        return found.hexdigest()[:16]
+        return hashlib.sha256("".join(f"{item}\n" for item in items).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "data": self.digest}

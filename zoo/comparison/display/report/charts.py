@@ -155,26 +155,18 @@ def draw_forest(
     drawn.append(title_below(x, bottom + 42))
     for index, (place, row, difference) in enumerate(rows):
         top = 14 + height_of_row * index
-        drawn.append(draw_row(main, row, difference, place, x, top, height_of_row, is_narrow=is_narrow))
+        drawn.append(draw_row(main, row, difference, place, x, top, is_narrow=is_narrow))
     about = f"{len(rows)} differences with their intervals after correction; the table holds the numbers"
     return picture(width, bottom + 56, title, about, *drawn)
 
 
 def draw_row(
-    main: Metric,
-    row: VariantSummary,
-    difference: PairedDifference,
-    place: int,
-    x: Axis,
-    top: float,
-    height: float,
-    *,
-    is_narrow: bool,
+    main: Metric, row: VariantSummary, difference: PairedDifference, place: int, x: Axis, top: float, *, is_narrow: bool
 ) -> Markup:
     """Draw one variant, with its name above instead of next to it in narrow plots."""
     mean = difference.mean
     low, high = difference.interval or (mean, mean)
-    y = top + (height - 14 if is_narrow else height / 2)
+    y = top + (38 if is_narrow else 19)
     name = shortened(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
     numbers = f"{signed(main.write, mean)}, {with_p(corrected(row))}"
     is_decided = row.verdict in (BETTER, WORSE)
