@@ -178,12 +178,10 @@ def evaluate(
         on_cpu = evaluated.device.type == "cpu"
         precise = on_cpu and reported.get("device") != "cpu"  # which computes slowly in an accelerator's types
         arguments = evaluation_arguments(run, batch_size, use_cpu=on_cpu, precise=precise)
+        args = training_arguments(arguments, output_dir=scratch, seed=0, progress=progress)
+        collator, target = data_task.collator(tokenizers), tokenizers.target
         trainer = ZooTrainer(
-            model=evaluated,
-            args=training_arguments(arguments, output_dir=scratch, seed=0, progress=progress),
-            data_collator=data_task.collator(tokenizers),
-            eval_dataset=encoded,
-            processing_class=tokenizers.target,
+            model=evaluated, args=args, data_collator=collator, eval_dataset=encoded, processing_class=target
         )
         show_progress(trainer, data_task.name if progress else None)
         began = time.perf_counter()

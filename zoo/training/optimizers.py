@@ -95,17 +95,13 @@ def build_muon(model: PreTrainedModel, decayed: Iterable[str], args: ZooTraining
     names = set(decayed)
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     others = [(name, parameter) for name, parameter in trained if id(parameter) not in matrices]
-    return MuonWithAdamW(
-        [parameter for _, parameter in trained if id(parameter) in matrices],
-        [
-            {"params": [parameter for name, parameter in others if name in names], "weight_decay": args.weight_decay},
-            {"params": [parameter for name, parameter in others if name not in names], "weight_decay": 0.0},
-        ],
-        lr=args.learning_rate,
-        weight_decay=args.weight_decay,
-        betas=(args.adam_beta1, args.adam_beta2),
-        eps=args.adam_epsilon,
-    )
+    hidden = [parameter for _, parameter in trained if id(parameter) in matrices]
+    groups = [
+        {"params": [parameter for name, parameter in others if name in names], "weight_decay": args.weight_decay},
+        {"params": [parameter for name, parameter in others if name not in names], "weight_decay": 0.0},
+    ]
+    lr, decay, betas = args.learning_rate, args.weight_decay, (args.adam_beta1, args.adam_beta2)
+    return MuonWithAdamW(hidden, groups, lr=lr, weight_decay=decay, betas=betas, eps=args.adam_epsilon)
 
 
 UNLIKE_ADAM = ("sgd", "schedule_free_sgd", "lomo")

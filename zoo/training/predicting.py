@@ -128,14 +128,9 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
     rows = zip(*(np.atleast_2d(column.T).T for column in (found.label_ids, *found.predictions)), strict=True)
     counted = [[column[row[0] != IGNORED] for column in row] for row in rows]
     labels, ids, probabilities = ([counted[place][side] for place in places] for side in range(3))
-    return Predictions(
-        **measured(found.metrics),
-        unknown=count_unknown(labels, tokenizers),
-        outputs=task.texts(ids, tokenizers),
-        ids=ids,
-        labels=labels,
-        probabilities=probabilities,
-    )
+    numbers = {**measured(found.metrics), "unknown": count_unknown(labels, tokenizers)}
+    outputs = task.texts(ids, tokenizers)
+    return Predictions(**numbers, outputs=outputs, ids=ids, labels=labels, probabilities=probabilities)
 
 
 def count_unknown(rows: Iterable[Any], tokenizers: Tokenizers) -> int:

@@ -261,13 +261,9 @@ def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: 
     is_sharded = bool(args.fsdp)
     precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED if args.bf16 or args.fp16 else Precision.FLOAT32
     kept = check_memory(model.num_parameters(), args, None, model) + sum(buffer.nbytes for buffer in model.buffers())
+    size, checkpointing = args.per_device_train_batch_size, args.gradient_checkpointing
     return kept + batch_memory(
-        model,
-        args.per_device_train_batch_size,
-        seq_len,
-        precision=precision,
-        checkpointing=args.gradient_checkpointing,
-        whole_logits=is_sharded,
+        model, size, seq_len, precision=precision, checkpointing=checkpointing, whole_logits=is_sharded
     )
 
 

@@ -230,19 +230,10 @@ def record_run(
         model={name: value for name, value in given.items() if (name, value) != ("sizes", "fixed")},
         explicit=() if named is None else tuple(recipe.explicit),
     )
-    return RunRecord(
-        variant=named or type(model).__name__,
-        seed=seed,
-        recipe=ran,
-        tokenizers=digest_of_tokenizers(tokenizers),
-        data=DataRecord(
-            splits.source,
-            ExamplesRecord.of(splits.train),
-            ExamplesRecord.of(splits.heldout),
-            selection=None if selection is None else ExamplesRecord.of(selection),
-            duplicates=splits.duplicates,
-        ),
-    )
+    train, heldout = ExamplesRecord.of(splits.train), ExamplesRecord.of(splits.heldout)
+    selected = None if selection is None else ExamplesRecord.of(selection)
+    data = DataRecord(splits.source, train, heldout, selected, splits.duplicates)
+    return RunRecord(named or type(model).__name__, seed, ran, digest_of_tokenizers(tokenizers), data)
 
 
 def digest_of_examples(examples: Dataset) -> str:

@@ -137,21 +137,16 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     ranks = [mean_ranks([-sign * mean[place] for mean in means.values()]) for place, sign in enumerate(better)]
     correlation, share = spearman(*ranks)
     loss, other = map(title, columns)
+    written = []
+    for place, name in sorted(enumerate(means), key=lambda item: ranks[0][item[0]]):
+        losses, others = zip(*scores[name], strict=True)
+        first, second = (f"{one[place]:g}" for one in ranks)
+        written.append([name, str(len(losses)), with_interval(losses, 4), first, with_interval(others, 2), second])
     return Reading(
         f"Rank correlation over {counted(len(means), 'variant')} ({loss}, {other}): {correlation:+.2f} "
         f"(1 where both put variants into the same order, the better first), p = {share:.2g}.",
         ("Variant", "Seeds", loss, "Rank", other, "Rank by it"),
-        [
-            [
-                name,
-                str(len(scores[name])),
-                with_interval([value for value, _ in scores[name]], 4),
-                f"{ranks[0][place]:g}",
-                with_interval([value for _, value in scores[name]], 2),
-                f"{ranks[1][place]:g}",
-            ]
-            for place, name in sorted(enumerate(means), key=lambda item: ranks[0][item[0]])
-        ],
+        written,
     )
 
 

@@ -208,21 +208,13 @@ class Benchmark:
         """The same benchmark with the changes in `quick`, so that it takes less than two minutes."""
         changes = dict(self.quick)
         compare = changed(self.compare, changes.pop("compare", {}))
-        kept = changes.pop("conditions", list(self.conditions))
-        tests = changes.pop("tests", list(self.tests))
+        kept = changes.pop("conditions", self.conditions)
+        tests = {name: self.tests[name] for name in changes.pop("tests", self.tests)}
         dropped = ("variants", *self.quick.get("compare", {}))
         conditions = {
             name: {key: value for key, value in self.conditions[name].items() if key not in dropped} for name in kept
         }
-        return replace(
-            self,
-            compare=compare,
-            conditions=conditions,
-            rates={},
-            tests={name: self.tests[name] for name in tests},
-            text=None,
-            **changes,
-        )
+        return replace(self, compare=compare, conditions=conditions, rates={}, tests=tests, text=None, **changes)
 
 
 def expand(patterns: Iterable[str], task: DataTask) -> list[str]:

@@ -38,6 +38,7 @@ FULL_PRECISION = {"bf16": False, "tf32": False}
 
 
 Tell = Callable[[str], None]
+Chosen = Mapping[str, Any] | None  # Values that a sweep has chosen, None before it has
 
 
 @dataclass
@@ -160,13 +161,7 @@ class BenchmarkRun:
         return Row(self.benchmark.version, condition, name, seed, self.called).key
 
     def compared(
-        self,
-        condition: str,
-        names: Sequence[str],
-        seeds: Sequence[int],
-        *,
-        baseline: str,
-        chosen: Mapping[str, Any] | None = None,
+        self, condition: str, names: Sequence[str], seeds: Sequence[int], *, baseline: str, chosen: Chosen = None
     ) -> list[Row]:
         """Compare variants with `baseline`, which they are matched to: one of them, or recorded before.
 
@@ -272,22 +267,14 @@ class BenchmarkRun:
         scores = {key: found.value for key, found in evaluation.scores.items() if key == self.benchmark.task_score}
         return {"heldout_loss": evaluation.loss, **scores}
 
-    def row(self, condition: str, run: Run, found: Comparison | None, chosen: Mapping[str, Any] | None = None) -> Row:
+    def row(self, condition: str, run: Run, found: Comparison | None, chosen: Chosen = None) -> Row:
         """Make a row of a run; `found` is its comparison, None where it never began."""
         folder = None if found is None else found.folder
         tried = {} if found is None else self.tried(condition, run.name, found)
+        settings = {**run.settings, **(chosen or {}), **self.decayed(condition, run.name)}
         return Row(
-            version=self.benchmark.version,
-            condition=condition,
-            variant=run.name,
-            seed=run.seed,
-            data=self.called,
-            settings={
-                **run.settings,
-                **(chosen or {}),
-                **({"tried": tried} if tried else {}),
-                **self.decayed(condition, run.name),
-            },
+            *self.key(condition, run.name, run.seed),
+            settings=settings | ({"tried": tried} if tried else {}),
             values=self.values(condition, run, folder),
             error=" ".join((run.error or "").split()),
             digest=run.hash,
@@ -358,15 +345,9 @@ def bench(
     if record:
         check_writable(found.results.parent)
     announce = tell or (lambda sentence: None)
-    session = BenchmarkRun(
-        benchmark=chosen,
-        folder=Path(output_dir or Path("outputs") / "bench" / (f"{found.name}-quick" if quick else found.name)),
-        data=text,
-        file=found.results if record else None,
-        placing={"jobs": jobs, "launcher": launcher, "launch_with": launch_with},
-        progress=progress,
-        tell=announce,
-    )
+    folder = Path(output_dir or Path("outputs") / "bench" / (f"{found.name}-quick" if quick else found.name))
+    placing = {"jobs": jobs, "launcher": launcher, "launch_with": launch_with}
+    session = BenchmarkRun(chosen, folder, text, found.results if record else None, placing, progress, announce)
     if found.text is not None and session.called != found.text.sha256:
         announce(
             f"{text} (SHA-256 {session.called}) is not {found.text.name} (SHA-256 {found.text.sha256}); "
@@ -384,7 +365,7 @@ def bench(
     return session.rows
 
 
-def arguments_of(benchmark: Benchmark, condition: str, chosen: Mapping[str, Any] | None) -> dict[str, Any]:
+def arguments_of(benchmark: Benchmark, condition: str, chosen: Chosen) -> dict[str, Any]:
     """Arguments of [`zoo.compare`][] under a condition, with what was `chosen` in place of a sweep, None to sweep."""
     arguments = benchmark.arguments(condition)
     training = {**(FULL_PRECISION if torch.cuda.is_available() else {}), **arguments.pop("arguments", {})}

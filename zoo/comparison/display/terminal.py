@@ -48,15 +48,9 @@ def as_text(comparison: Comparison) -> str:
 def render(comparison: Comparison) -> RenderableType:
     """Put a comparison into tables: numbers, what they mean, examples side by side, and what failed."""
     summary = summarize(comparison)
-    return Group(
-        WideTable([row.name for row in summary.rows], list(cells(summary))),
-        Text(""),
-        *(Text(sentence) for sentence in sentences(summary)),
-        *signatures(summary),
-        Text(""),
-        examples(comparison),
-        *failures(comparison),
-    )
+    table = WideTable([row.name for row in summary.rows], list(cells(summary)))
+    words = [*map(Text, sentences(summary)), *signatures(summary)]
+    return Group(table, Text(""), *words, Text(""), examples(comparison), *failures(comparison))
 
 
 def cells(summary: ComparisonSummary) -> Iterator[list[Text]]:

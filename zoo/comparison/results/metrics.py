@@ -10,6 +10,9 @@ from ..run.record import Run
 from .comparison import Comparison
 from .units import Writer, duration, large, memory, milliseconds, number, percent
 
+Reader = Callable[[Run], float | None]
+"""Finds a number in a run that was trained; None where it was not measured."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -18,7 +21,7 @@ class Metric:
     key: str  # Its name in files
     title: str
     about: str
-    read: Callable[[Run], float | None]  # Finds it in a run that was trained; None where it was not measured
+    read: Reader
     write: Writer  # Writes it for people, with its unit
     better: int  # 1 where more is better, -1 where less is, 0 where neither is
     group: str  # "Quality", "Size", "Work", "Memory" or "Speed"
@@ -35,7 +38,7 @@ def training_flops(run: Run) -> float | None:
     return None if per_token is None or tokens is None else per_token * tokens
 
 
-def reported(field: str) -> Callable[[Run], float | None]:
+def reported(field: str) -> Reader:
     return lambda run: None if run.report is None else run.report.get(field)
 
 
@@ -75,13 +78,7 @@ ABOUT = {
 
 
 def metric(
-    key: str,
-    group: str,
-    write: Writer,
-    better: int,
-    read: Callable[[Run], float | None] | None = None,
-    *,
-    in_brief: bool = True,
+    key: str, group: str, write: Writer, better: int, read: Reader | None = None, *, in_brief: bool = True
 ) -> Metric:
     """A metric of `ABOUT`, by default the field of [`zoo.analysis.measuring.Costs`][] with its key."""
     usual = read or (lambda run: None if run.costs is None else run.costs.get(key))

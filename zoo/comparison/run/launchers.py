@@ -64,13 +64,9 @@ class ForkServer:
 
     def started(self) -> subprocess.Popen[str]:
         if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "zoo.comparison.run.fork_server", *self.modules],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=child_environment(self.threads),
-                encoding="utf-8",
-            )
+            command = [sys.executable, "-m", "zoo.comparison.run.fork_server", *self.modules]
+            environment, pipe = child_environment(self.threads), subprocess.PIPE
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, encoding="utf-8")
             threading.Thread(target=self.listen, args=(self.process,), daemon=True).start()
         return self.process
 

@@ -173,14 +173,11 @@ def try_engines(
     for _ in range(ROUNDS - 1):
         for name in contenders:
             seconds[name].append(work.timed(running[name])[1])
-    return [
-        Trial(name, None, problem=problems[name])
-        if name in problems
-        else Trial(
-            name, running[name], statistics.median(seconds[name]), work.difference(results[TORCH], results[name])
-        )
-        for name in names
-    ]
+    trials = {name: Trial(name, None, problem=problem) for name, problem in problems.items()}
+    for name, times in seconds.items():
+        difference = work.difference(results[TORCH], results[name])
+        trials[name] = Trial(name, running[name], statistics.median(times), difference)
+    return [trials[name] for name in names]
 
 
 def tried_engines(model: ZooPreTrainedModel, engines: Iterable[str] | None, exact: bool) -> list[str]:

@@ -356,13 +356,10 @@ def write(
     settings.return_dict_in_generate, settings.output_logits = True, scores
     begin = ids.shape[1] if causal else 1
     criteria = take_stops(settings, model, tokenizer, begin)
+    more = {"stopping_criteria": criteria} if criteria else {}
     with options_explained():
         output = model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            generation_config=settings,
-            streamer=streamer,
-            **({"stopping_criteria": criteria} if criteria else {}),
+            input_ids=ids, attention_mask=mask, generation_config=settings, streamer=streamer, **more
         )
     sequences = output.sequences[:, begin:]
     written: list[list[int]] = sequences.tolist()

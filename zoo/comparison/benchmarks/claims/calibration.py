@@ -14,9 +14,9 @@ from zoo.comparison.results.distributions import increasing_inverse
 from zoo.comparison.results.statistics import LEVEL
 from zoo.data.tasks.metrics import rank_correlation
 
-from ..definition import CALIBRATION, Benchmark, benchmarks
-from ..rows import Row, read_rows
-from .contrast import Contrast, entries, made, read_contrast, themes
+from ..definition import CALIBRATION, benchmarks
+from ..rows import read_rows
+from .contrast import Contrast, Known, Recorded, entries, made, read_contrast, themes
 from .judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, Outcome, judge_rows
 
 PUBLISHED = ("better", "worse", "no better")
@@ -178,9 +178,7 @@ def read_sign(file: Path, name: str, content: object) -> Sign:
     return replace(sign, name=name)
 
 
-def try_sign(
-    sign: Sign, file: Path, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]
-) -> list[Trial]:
+def try_sign(sign: Sign, file: Path, known: Known, recorded: Recorded) -> list[Trial]:
     if sign.compare is None:
         return []
     where = f"{file}, {sign.name}"

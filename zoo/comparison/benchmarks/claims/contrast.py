@@ -20,6 +20,9 @@ from ..rows import Row
 
 FOLDER = Path(__file__).parent
 
+Known = Mapping[str, Benchmark]  # Benchmarks by name
+Recorded = Mapping[str, Sequence[Row]]  # Rows by the benchmark's name
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -47,7 +50,7 @@ def themes(folder: Path = FOLDER) -> list[str]:
     return sorted(file.stem for file in folder.glob("*.yaml"))
 
 
-def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = None) -> list[Claim]:
+def read_claims(folder: Path = FOLDER, known: Known | None = None) -> list[Claim]:
     """Read all claims.
 
     Args:
@@ -67,7 +70,7 @@ def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = N
     return list(found.values())
 
 
-def read_claim(file: Path, name: str, content: object, known: Mapping[str, Benchmark]) -> Claim:
+def read_claim(file: Path, name: str, content: object, known: Known) -> Claim:
     where = f"{file}, {name}"
     if isinstance(content, dict) and isinstance(listed := content.get("tests"), list):
         named = (test.get(side) for test in listed if isinstance(test, dict) for side in ("variant", "baseline"))
@@ -178,7 +181,7 @@ def scores_of(
     return {seed: mean_of([one[seed] for one in found]) for seed in seeds}
 
 
-def read_contrast(content: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
+def read_contrast(content: Any, where: str, benchmarks: Known) -> Contrast:
     contrast = made(Contrast, content, where)
     UnknownNameError.check(contrast.benchmark, valid=benchmarks, kind="benchmark", owner=where)
     InvalidChoiceError.check(contrast.expect, valid=DIRECTIONS, kind="expectation", owner=where)

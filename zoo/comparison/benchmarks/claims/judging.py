@@ -27,8 +27,8 @@ from zoo.models.parts import deviations_of
 from ...request.seeds import FEWEST_SEEDS
 from ...results.design import FIXED, Design, Scores, at_look, levels, looks_of, measured, pairs_of
 from ..definition import Benchmark, benchmarks
-from ..rows import Row, read_rows
-from .contrast import Claim, Contrast, read_claims
+from ..rows import read_rows
+from .contrast import Claim, Contrast, Known, Recorded, read_claims
 
 HOLDS = "holds here"
 FAILS = "does not hold here"
@@ -132,12 +132,12 @@ def claims_about(variant: str) -> list[Finding]:
     return judge_claims([claim for claim in read_claims(known=known) if variant in claim.about], known)
 
 
-def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list[Finding]:
+def judge_claims(found: Sequence[Claim], known: Known) -> list[Finding]:
     recorded = {name: read_rows(known[name].results) for name in {one.benchmark for c in found for one in c.tests}}
     return [judge_claim(claim, known, recorded) for claim in found]
 
 
-def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]) -> Finding:
+def judge_claim(claim: Claim, known: Known, recorded: Recorded) -> Finding:
     outcomes = judge_rows(claim.tests, known, recorded, timed=True)
     verdicts = {outcome.verdict for outcome in outcomes}
     word = next(word for word in (FAILS, MISSING, UNCLEAR, NEITHER, HOLDS) if word in verdicts)
@@ -146,11 +146,7 @@ def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[
 
 
 def judge_rows(
-    contrasts: Sequence[Contrast],
-    known: Mapping[str, Benchmark],
-    recorded: Mapping[str, Sequence[Row]],
-    *,
-    timed: bool = False,
+    contrasts: Sequence[Contrast], known: Known, recorded: Recorded, *, timed: bool = False
 ) -> list[Outcome]:
     """Judge contrasts that belong together by recorded rows; nothing is decided at the edge of a sweep.
 

@@ -92,14 +92,9 @@ def in_words(rate: Rate) -> str:
 def rate_row(calibration: Calibration, condition: str) -> list[str]:
     """Write how often published signs came out at one size; headings are in `RATE_HEADINGS`."""
     chance, correlation = calibration.by_chance(condition), calibration.correlation(condition)
-    return [
-        condition,
-        in_words(calibration.rate(condition)),
-        in_words(calibration.decided(condition)),
-        in_words(calibration.agreed.rate(condition)),
-        "" if chance is None else f"{chance:.2g}",
-        "" if correlation is None else f"{correlation:+.2f}",
-    ]
+    rates = calibration.rate(condition), calibration.decided(condition), calibration.agreed.rate(condition)
+    numbers = "" if chance is None else f"{chance:.2g}", "" if correlation is None else f"{correlation:+.2f}"
+    return [condition, *map(in_words, rates), *numbers]
 
 
 def theme_rows(calibration: Calibration) -> list[list[str]]:

@@ -114,14 +114,10 @@ def stroke(curve: Curve, x: Axis, y: Axis) -> Markup:
     points = [(x(where), y(mean)) for where, _, mean, _ in curve.points]
     stride = max(1, len(points) // MARKS)
     offset = curve.place * stride // SERIES % stride
-    kind = f"line c{curve.place % SERIES}"
-    return element(
-        "g",
-        element("title", curve.name),
-        element("path", class_=kind, d=line(points), stroke_dasharray=DASHES[curve.place % SERIES] or None),
-        *(marker(curve.place, *point, small=True) for point in points[offset::stride]),
-        data_variant=curve.place,
-    )
+    color, dashes = f"line c{curve.place % SERIES}", DASHES[curve.place % SERIES] or None
+    drawn = element("path", class_=color, d=line(points), stroke_dasharray=dashes)
+    marks = (marker(curve.place, *point, small=True) for point in points[offset::stride])
+    return element("g", element("title", curve.name), drawn, *marks, data_variant=curve.place)
 
 
 NUMBERS = 165  # Width for the text about variants, next to a wide plot
@@ -215,20 +211,14 @@ class Point:
 
 
 def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Point]:
-    ranked = [row.name for row in summary.ranked(main)]
-    return [
-        Point(
-            place,
-            row.name,
-            row.samples[cost.key].mean,
-            row.samples[main.key].mean,
-            row.samples[main.key].deviation or 0.0,
-            f"{row.name}: {main.title} {formatting.number(main, row)}, {cost.title} {formatting.number(cost, row)}",
-            row.name in ranked,
-        )
-        for place, row in enumerate(summary.rows)
-        if main.key in row.samples and cost.key in row.samples
-    ]
+    ranked, found = [row.name for row in summary.ranked(main)], []
+    for place, row in enumerate(summary.rows):
+        if main.key in row.samples and cost.key in row.samples:
+            score, price = row.samples[main.key], row.samples[cost.key].mean
+            numbers = (f"{metric.title} {formatting.number(metric, row)}" for metric in (main, cost))
+            about, spread = f"{row.name}: {', '.join(numbers)}", score.deviation or 0.0
+            found.append(Point(place, row.name, price, score.mean, spread, about, row.name in ranked))
+    return found
 
 
 def pareto(points: Sequence[Point], main: Metric, cost: Metric) -> list[Point]:

@@ -110,15 +110,8 @@ def marker(place: int, x: float, y: float, *, hollow: bool = False, small: bool 
 
 def picture(width: int, height: int, title: str, about: str, *children: Markup) -> Markup:
     """Put elements into a picture, with its name and what it shows for those who do not see it."""
-    return element(
-        "svg",
-        element("title", title),
-        element("desc", about),
-        *children,
-        class_="chart",
-        role="img",
-        viewBox=f"0 0 {width} {height}",
-    )
+    described = element("title", title), element("desc", about)
+    return element("svg", *described, *children, class_="chart", role="img", viewBox=f"0 0 {width} {height}")
 
 
 def line(points: Sequence[tuple[float, float]]) -> str:
