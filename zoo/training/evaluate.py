@@ -270,8 +270,5 @@ def compare_with_report(loss: float, report: Mapping[str, Any], device: str) -> 
     if report.get("heldout_loss") not in (None, loss):
         there = report.get("device")
         on = "" if there == device else f", and was computed on {there}"
-        warnings.warn(
-            f"the loss is {loss}; at the end of training it was {report.get('heldout_loss')}{on}",
-            EvaluationWarning,
-            stacklevel=3,
-        )
+        message = f"the loss is {loss}; at the end of training it was {report.get('heldout_loss')}{on}"
+        warnings.warn(message, EvaluationWarning, stacklevel=3)

@@ -64,10 +64,8 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_give
 def check_beginning(task: DataTask, tokenizers: Tokenizers) -> None:
     """Warn if a model would never read the token that begins its texts: rows of documents have ends alone."""
     tokenizer = tokenizers.source
-    begins = isinstance(task, RawTextTask) and (
-        task.model_task == "causal-lm" or getattr(task, "predicts_earlier", False)
-    )
-    if begins and tokenizer.bos_token_id not in (None, tokenizer.eos_token_id):
+    begins = task.model_task == "causal-lm" or getattr(task, "predicts_earlier", False)
+    if isinstance(task, RawTextTask) and begins and tokenizer.bos_token_id not in (None, tokenizer.eos_token_id):
         warnings.warn(
             f"documents are trained on with {tokenizer.eos_token} between them and without {tokenizer.bos_token}, by "
             "which suites score sentences, and texts may begin: make bos_token the eos_token in tokenizer_config.json",

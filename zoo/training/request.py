@@ -64,16 +64,10 @@ class TrainingRequest:
 
     @cached_property
     def chosen(self) -> Recipe:
-        found = full_recipe(
-            self.task,
-            self.recipe,
-            self.model if isinstance(self.model, str) else None,
-            arguments=self.arguments,
-            settings=self.settings,
-            generation=self.generation,
-            tokenizer=self.tokenizer,
-            init=self.init,
-        )
+        name = self.model if isinstance(self.model, str) else None
+        options: dict[str, Any] = {"arguments": self.arguments, "settings": self.settings, "init": self.init}
+        options |= {"generation": self.generation, "tokenizer": self.tokenizer}
+        found = full_recipe(self.task, self.recipe, name, **options)
         # A given seed wins over the recipe's.
         given = {name: value for name, value in found.arguments.items() if name != "seed" or self.seed is None}
         if self.resume and not any(map(given.get, SET_THE_STRATEGY)):
