@@ -27,7 +27,7 @@ class Plan:
 class Converter(ABC):
     """Knows one format of checkpoints, in both directions.
 
-    A subclass with a name of its own, in its header or in its body, is registered.
+    Attributes may be in the header of a subclass as well as in its body; one with a name of its own is registered.
 
     Attributes:
         name: The format's name.
@@ -37,10 +37,10 @@ class Converter(ABC):
     name: str
     variant: str | None = None
 
-    def __init_subclass__(cls, name: str | None = None) -> None:
+    def __init_subclass__(cls, **attributes: Any) -> None:
         super().__init_subclass__()
-        if name is not None:
-            cls.name = name
+        for attribute, value in attributes.items():
+            setattr(cls, attribute, value)
         if "name" in vars(cls):
             CONVERTERS.register(cls.name, cls(), module=cls.__module__)
 

@@ -119,8 +119,8 @@ def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Trans
 class NativeFormat:
     """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo.
 
-    Most of it is tables; the names of its classes follow from its model type. A subclass with a name of its own, in its
-    header or in its body, is registered.
+    Most of it is tables; the names of its classes follow from its model type. Attributes may be in the header of a
+    subclass as well as in its body; one with a name of its own is registered.
     """
 
     name: ClassVar[str]  # Name for users, which is its model type
@@ -152,11 +152,10 @@ class NativeFormat:
     # What the class needs the id of padding for, as the end of a phrase; None if it needs none
     padding: ClassVar[str | None] = None
 
-    def __init_subclass__(cls, name: str | None = None, rank: int = 1000) -> None:
+    def __init_subclass__(cls, **attributes: Any) -> None:
         super().__init_subclass__()
-        cls.rank = vars(cls).get("rank", rank)
-        if name is not None:
-            cls.name = name
+        for attribute, value in {"rank": vars(cls).get("rank", 1000), **attributes}.items():
+            setattr(cls, attribute, value)
         cls.read = {zoo: Field(field) if isinstance(field, str) else field for zoo, field in cls.fields.items()}
         if "name" in vars(cls):
             cls.model_types = vars(cls).get("model_types", (cls.name,))

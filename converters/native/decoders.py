@@ -185,10 +185,9 @@ def token_classifier_dropout(native: Any) -> float:
 CLASSIFIER_DROPOUT = Field("classifier_dropout", token_classifier_dropout)
 
 
-class DecoderFormat(NativeFormat):
+class DecoderFormat(NativeFormat, stack="decoder"):
     """A decoder that is all tables: pre-norm with a final norm by default."""
 
-    stack = "decoder"
     heads = HEADS
     of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         Task.SEQUENCE_CLASSIFICATION: {

@@ -15,14 +15,13 @@ from ..native.common import mlp
 from .original import Layout, Original, count
 
 
-class D2L(Original, name="d2l"):
+class D2L(Original, name="d2l", variant="d2l-style"):
     """EncoderDecoder is a ZooForConditionalGeneration, an encoder a ZooEncoder, a decoder a ZooForCausalLM.
 
     A decoder alone takes the encoder's output as `encoder_hidden_states`. Lengths become masks:
     `attention_mask = torch.arange(length) < valid_lens[:, None]`.
     """
 
-    variant = "d2l-style"
     signatures = ("encoder.blks.block0.addnorm1.ln.weight", "blks.block0.addnorm1.ln.weight")
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_heads"}
     free = (

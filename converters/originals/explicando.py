@@ -21,10 +21,9 @@ from .original import Layout, Original, count, one_of
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 
 
-class Explicando(Original, name="explicando"):
+class Explicando(Original, name="explicando", variant="explicando"):
     """Transformer is a ZooForConditionalGeneration; [`character_tokenizer`][] and [`translate`][] add the text."""
 
-    variant = "explicando"
     signatures = ("input_processor.tokenizer.embedding.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {
         "num_attention_heads": "n_heads of the encoder",

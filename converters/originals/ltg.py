@@ -15,10 +15,9 @@ from ..transforms import split
 from .original import Layout, Original, count, one_of
 
 
-class LtgBert(Original, name="ltg-bert"):
+class LtgBert(Original, name="ltg-bert", variant="ltg-bert-style"):
     """Bert of training/model.py without its pair classifier and buffers; with `quirks=()` of babylm/train/model.py."""
 
-    variant = "ltg-bert-style"
     signatures = ("transformer.layers.0.attention.in_proj_qk.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_attention_heads"}
     free = (
@@ -88,10 +87,9 @@ FEED_FORWARD: Keys = {
 }
 
 
-class GptBert(LtgBert, name="gpt-bert"):
+class GptBert(LtgBert, name="gpt-bert", variant="gpt-bert-style"):
     """Bert of pretraining/model_extra.py, as a masked model, which saves weights of a causal one as well."""
 
-    variant = "gpt-bert-style"
     signatures = ("transformer.attention_layers.0.in_proj_vg.weight",)
     attention = "transformer.attention_layers.{n}"
     feed_forward = "transformer.mlp_layers.{n}"

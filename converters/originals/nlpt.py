@@ -15,10 +15,9 @@ from ..transforms import join
 from .original import Layout, Original, count
 
 
-class Nlpt(Original, name="nlpt"):
+class Nlpt(Original, name="nlpt", variant="nlpt-encoder"):
     """TransformerEncoder is a ZooEncoder, TransformerForSequenceClassification a ZooForSequenceClassification."""
 
-    variant = "nlpt-encoder"
     signatures = ("embeddings.token_embeddings.weight", "encoder.embeddings.token_embeddings.weight")
     unsaid: ClassVar[Mapping[str, str]] = {}
     free = ("num_attention_heads", "num_labels", "dropout", "classifier_dropout")

@@ -14,14 +14,13 @@ from ..transforms import Transform
 from .original import Layout, Original, count, join_aliases, one_of
 
 
-class Odom(Original, name="odom"):
+class Odom(Original, name="odom", variant="odom-style"):
     """Transformer is a ZooForConditionalGeneration on `inputs_embeds` and `decoder_inputs_embeds`.
 
     Its logits are the values before the document's final softmax. All layers of a stack and all heads of an attention
     are one module there, listed under every layer's and head's key.
     """
 
-    variant = "odom-style"
     signatures = ("external_ff.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {}
     free = (

@@ -14,10 +14,9 @@ from ..native.common import mlp, norms, without
 from .original import Layout, Original, count
 
 
-class Vanilla(Original, name="vanilla"):
+class Vanilla(Original, name="vanilla", variant="vanilla"):
     """Transformer is a ZooForConditionalGeneration, EncoderClassifier a ZooForSequenceClassification."""
 
-    variant = "vanilla"
     signatures = ("encoder.tok_emb.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "n_heads", "pad_token_id": "src_pad_idx or pad_idx"}
     unsaid_of_task: ClassVar[Mapping[str, Mapping[str, str]]] = {"seq2seq-lm": {"decoder_pad_token_id": "trg_pad_idx"}}

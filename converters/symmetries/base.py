@@ -37,7 +37,7 @@ EMBEDDINGS = r"\.embed_tokens\.weight$"
 class Symmetry(ABC):
     """A change of one setting that a change of weights makes up for.
 
-    A subclass with a name of its own, in its header or in its body, is registered.
+    Attributes may be in the header of a subclass as well as in its body; one with a name of its own is registered.
     """
 
     name: str  # Name in reports
@@ -47,12 +47,10 @@ class Symmetry(ABC):
     half_precision = True  # Whether the new weights can be expected to survive 16-bit floats
     unties = False  # Whether it changes the embedding or the output projection, so that they cannot stay tied
 
-    def __init_subclass__(cls, name: str | None = None, rank: int | None = None) -> None:
+    def __init_subclass__(cls, **attributes: Any) -> None:
         super().__init_subclass__()
-        if name is not None:
-            cls.name = name
-        if rank is not None:
-            cls.rank = rank
+        for attribute, value in attributes.items():
+            setattr(cls, attribute, value)
         if "name" in vars(cls):
             SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
 

@@ -40,10 +40,9 @@ from .base import (
 )
 
 
-class PermuteResidual(Symmetry, name="permute-residual", rank=120):
+class PermuteResidual(Symmetry, name="permute-residual", rank=120, field="position"):
     """Reorder the channels of the residual stream, so that alternating sines and cosines become two halves."""
 
-    field = "position"
     summary = "channels of the residual stream reordered: sines first, then cosines"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -63,10 +62,9 @@ class PermuteResidual(Symmetry, name="permute-residual", rank=120):
         return state
 
 
-class StoreTable(Symmetry, name="store-table", rank=120):
+class StoreTable(Symmetry, name="store-table", rank=120, field="position"):
     """Keep the rows of a computed encoding, or zeros for none, as if they had been learned."""
 
-    field = "position"
     summary = "positions stored as a table of max_position_embeddings rows"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -123,10 +121,9 @@ SCALE_FREE_NORMS = ("layernorm", "rmsnorm")
 """Norms with an output that does not depend on the scale of the input, but for their epsilon."""
 
 
-class MoveAttentionScale(Symmetry, name="move-attention-scale", rank=130):
+class MoveAttentionScale(Symmetry, name="move-attention-scale", rank=130, field="attention_scale"):
     """Multiply queries by what scores are to be divided by instead."""
 
-    field = "attention_scale"
     summary = "attention's scale moved into the query projections"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -140,33 +137,28 @@ class MoveAttentionScale(Symmetry, name="move-attention-scale", rank=130):
         return change_by_stack(state, QUERY, config, rescale)
 
 
-class MoveEmbeddingScale(Symmetry, name="move-embedding-scale", rank=80):
+class MoveEmbeddingScale(Symmetry, name="move-embedding-scale", rank=80, field="scale_embedding", unties=True):
     """Store token embeddings with, or without, the factor sqrt(hidden_size)."""
 
-    field = "scale_embedding"
     summary = "sqrt(hidden_size) moved between the embedding and its table"
-    unties = True
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         factor = math.sqrt(config.embedding_width)
         return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
 
 
-class MoveLogitScale(Symmetry, name="move-logit-scale", rank=70):
+class MoveLogitScale(Symmetry, name="move-logit-scale", rank=70, field="logit_scale", unties=True):
     """Move the factor on the logits into the output projection, or out of it."""
 
-    field = "logit_scale"
     summary = "the logits' factor moved into the output projection"
-    unties = True
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return change(state, r"^lm_head\.", scale(config.logit_scale / wanted))
 
 
-class FoldResidualScale(Symmetry, name="fold-residual-scale", rank=90):
+class FoldResidualScale(Symmetry, name="fold-residual-scale", rank=90, field="residual_scaling"):
     """Multiply LayerScale's or ReZero's weights into the projections before them."""
 
-    field = "residual_scaling"
     summary = "learned scales on the branches folded into the projections before them"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -184,10 +176,9 @@ class FoldResidualScale(Symmetry, name="fold-residual-scale", rank=90):
         return changed
 
 
-class DivideByDeepNormAlpha(Symmetry, name="divide-by-deepnorm-alpha", rank=100):
+class DivideByDeepNormAlpha(Symmetry, name="divide-by-deepnorm-alpha", rank=100, field="norm_placement"):
     """`norm(alpha x + f(x))` is `norm(x + f(x) / alpha)` with an epsilon divided by alpha squared."""
 
-    field = "norm_placement"
     summary = "DeepNorm's factor on the skip connections turned into one on the branches"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -204,10 +195,9 @@ class DivideByDeepNormAlpha(Symmetry, name="divide-by-deepnorm-alpha", rank=100)
         return change(state, WRITERS, scale(1 / deepnorm_constants(config)[0]))
 
 
-class ShiftNormWeights(Symmetry, name="shift-norm-weights", rank=105):
+class ShiftNormWeights(Symmetry, name="shift-norm-weights", rank=105, field="norm"):
     """Store the factors of RMSNorm as they are, or as differences from one."""
 
-    field = "norm"
     summary = "weights of RMSNorm stored as differences from one, or as they are"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -219,13 +209,11 @@ class ShiftNormWeights(Symmetry, name="shift-norm-weights", rank=105):
         return change(state, NORM_WEIGHTS, lambda weight: weight + shift)
 
 
-class RescaleStream(Symmetry, name="rescale-stream", rank=180):
+class RescaleStream(Symmetry, name="rescale-stream", rank=180, field="layer_norm_eps", unties=True):
     """Another epsilon in the layers' norms: scale what they read, as `x / sqrt(var + eps)` is scale-free otherwise."""
 
-    field = "layer_norm_eps"
     summary = "residual stream rescaled for the class's epsilon"
     half_precision = False
-    unties = True
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From and to any epsilon but 0, where the stream can be scaled and only its norms have this epsilon."""
@@ -251,13 +239,11 @@ class RescaleStream(Symmetry, name="rescale-stream", rank=180):
         return change(state, read_scaled, scale(1 / factor)) if read_scaled else state
 
 
-class RescaleEmbeddings(Symmetry, name="rescale-embeddings", rank=190):
+class RescaleEmbeddings(Symmetry, name="rescale-embeddings", rank=190, field="embedding_norm_eps", unties=True):
     """Another epsilon in the embeddings' norm: scale the tables that it reads."""
 
-    field = "embedding_norm_eps"
     summary = "embeddings rescaled for the class's epsilon"
     half_precision = False
-    unties = True
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
         """From and to any epsilon but 0, where all that is summed can be scaled."""

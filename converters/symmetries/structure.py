@@ -13,10 +13,9 @@ from zoo.models import ZooConfig
 from .base import DENSE_PARTS, SYMMETRIES, State, Symmetry, change, change_by_stack, pad, stacks
 
 
-class CopySharedLayers(Symmetry, name="copy-shared-layers", rank=20):
+class CopySharedLayers(Symmetry, name="copy-shared-layers", rank=20, field="share_layers"):
     """Give every layer its own copy of the weights that all of them share."""
 
-    field = "share_layers"
     summary = "shared layers copied"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -76,10 +75,9 @@ IGNORE_BLIND_ROWS = SettingOnly(  # no class of transformers promises anything f
 )
 
 
-class ZeroTokenTypes(Symmetry, name="zero-token-types", rank=15):
+class ZeroTokenTypes(Symmetry, name="zero-token-types", rank=15, field="type_vocab_size"):
     """Add token types that all have the same vector, zero."""
 
-    field = "type_vocab_size"
     summary = "token types of zeros"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -136,10 +134,9 @@ for _one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS, *ADDED):
     SYMMETRIES.register(_one.name, _one, module=__name__)
 
 
-class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110):
+class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110, field="num_key_value_heads"):
     """Turn grouped queries into plain multi-head attention: every query head gets its own copy of keys and values."""
 
-    field = "num_key_value_heads"
     summary = "key and value heads repeated for every query head"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -154,10 +151,9 @@ class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110):
         return change_by_stack(state, r"_attn\.[kv]_proj\.(weight|bias)$", config, repeat)
 
 
-class PadSourceVocabulary(Symmetry, name="pad-source-vocabulary", rank=50):
+class PadSourceVocabulary(Symmetry, name="pad-source-vocabulary", rank=50, field="vocab_size"):
     """Append source embeddings that no id asks for."""
 
-    field = "vocab_size"
     summary = "source embedding padded to the larger vocabulary"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -167,10 +163,9 @@ class PadSourceVocabulary(Symmetry, name="pad-source-vocabulary", rank=50):
         return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad(wanted))
 
 
-class PadTargetVocabulary(Symmetry, name="pad-target-vocabulary", rank=60):
+class PadTargetVocabulary(Symmetry, name="pad-target-vocabulary", rank=60, field="decoder_vocab_size"):
     """Append target ids that are never predicted."""
 
-    field = "decoder_vocab_size"
     summary = "target ids padded to the larger vocabulary, the new ones with an output bias of -1e9"
     half_precision = False
 
@@ -183,10 +178,9 @@ class PadTargetVocabulary(Symmetry, name="pad-target-vocabulary", rank=60):
         return change(state, r"^lm_head\.bias$", pad(wanted, -1e9))
 
 
-class PadFeedForward(Symmetry, name="pad-feed-forward", rank=170):
+class PadFeedForward(Symmetry, name="pad-feed-forward", rank=170, field="intermediate_size"):
     """Append inner channels of the feed-forward network that nothing reads."""
 
-    field = "intermediate_size"
     summary = "feed-forward network padded to a larger inner width"
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:

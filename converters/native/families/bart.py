@@ -138,12 +138,10 @@ def computed_table(rows: int, width: int) -> Tensor:
     return part.embed(torch.zeros(1, rows, width), torch.arange(rows)[None])[0]
 
 
-class Marian(BartLike, name="marian", rank=10):
+class Marian(BartLike, name="marian", rank=10, variant="marian-style", sinusoidal=True):
     """Marian (Junczys-Dowmunt et al. 2018): post-norm, sinusoidal; the only one with two vocabularies."""
 
-    variant = "marian-style"
     always = {**BartLike.always, **POST_NORM}
-    sinusoidal = True
     follows = {
         **BartLike.follows,
         "share_encoder_decoder_embeddings": one_embedding,
@@ -159,26 +157,21 @@ class Marian(BartLike, name="marian", rank=10):
         return state if one_embedding(config) else without(state, "model.shared.weight")
 
 
-class Bart(BartLike, name="bart", rank=110):
+class Bart(BartLike, name="bart", rank=110, variant="post-norm", offset=2):
     """BART (Lewis et al. 2020): post-norm, learned positions, a norm on the embeddings."""
 
-    variant = "post-norm"
     always = {**BartLike.always, **POST_NORM, **EMBEDDING_NORM}
-    offset = 2
 
 
-class Pegasus(BartLike, name="pegasus", rank=120):
+class Pegasus(BartLike, name="pegasus", rank=120, variant="pegasus-style", sinusoidal=True):
     """Pegasus (Zhang et al. 2020): pre-norm, sinusoidal."""
 
-    variant = "pegasus-style"
     always = {**BartLike.always, **PRE_NORM}
-    sinusoidal = True
 
 
-class Blenderbot(BartLike, name="blenderbot", rank=130):
+class Blenderbot(BartLike, name="blenderbot", rank=130, variant="pegasus-style"):
     """Blenderbot (Roller et al. 2021): pre-norm, learned positions."""
 
-    variant = "pegasus-style"
     always = {**BartLike.always, **PRE_NORM}
     follows = {**BartLike.follows, "encoder_no_repeat_ngram_size": lambda config: 0}
 
@@ -194,12 +187,10 @@ class BeginsWithLastLabel(BartLike):
         return [begin, *super().differences(native, read, config)]
 
 
-class MBart(BeginsWithLastLabel, name="mbart", rank=140):
+class MBart(BeginsWithLastLabel, name="mbart", rank=140, variant="pegasus-style", offset=2):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
-    variant = "pegasus-style"
     always = {**BartLike.always, **PRE_NORM, **EMBEDDING_NORM}
-    offset = 2
 
 
 class PlBart(BeginsWithLastLabel, Bart, name="plbart"):
@@ -212,10 +203,9 @@ class Mvp(Bart, name="mvp"):
     only = {"use_prompt": False}
 
 
-class M2M100(FairseqTables, BartLike, name="m2m_100"):
+class M2M100(FairseqTables, BartLike, name="m2m_100", variant="pegasus-style"):
     """M2M-100 and NLLB (Fan et al. 2020): pre-norm, fairseq's sinusoidal positions, which are read as a table."""
 
-    variant = "pegasus-style"
     always = {**BartLike.always, **PRE_NORM, "position": TABLE_POSITIONS}
     of_task = {Task.SEQ2SEQ_LM: {"lm_head_bias": False}}
     padding = COUNTED_FROM

@@ -80,11 +80,9 @@ def encoder_tasks(pooler_act: Any = "tanh", **masked_lm: Any) -> dict[str, Mappi
     }
 
 
-class EncoderFormat(NativeFormat):
+class EncoderFormat(NativeFormat, variant="bert-style", stack="encoder"):
     """An encoder that is all tables: post-norm with BERT's heads by default."""
 
-    stack = "encoder"
-    variant = "bert-style"
     always = POST_NORM
     of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = encoder_tasks()
     pooler: ClassVar[str | None] = None  # A module of the body that the zoo has in classifiers alone
@@ -137,16 +135,14 @@ def fold_token_type(skipped_rows: int) -> Transform:
     return Transform("fold the token type into", fold, unfold)
 
 
-class BertLike(EncoderFormat):
+class BertLike(EncoderFormat, layers="encoder.layer.{n}", pooler="pooler.dense"):
     """Base of the family."""
 
     fields = {**BERT_FIELDS, **same("type_vocab_size")}
     only = {"is_decoder": False, "add_cross_attention": False}
     body = {"embed_tokens": "embeddings.word_embeddings", "embedding_norm": "embeddings.LayerNorm"}
-    layers = "encoder.layer.{n}"
     layer = BERT_LAYER
     copies = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
-    pooler = "pooler.dense"
     roberta_heads: ClassVar[bool] = False  # Whether heads are named, and positions counted, as RoBERTa does
     # Number of token types in the class, which other libraries rely on, also in models without types
     usual_types: ClassVar[int] = 2
@@ -214,10 +210,9 @@ class Bert(BertLike, name="bert", rank=20):
     heads = bert_heads(prefix)
 
 
-class MegatronBert(BertLike, name="megatron-bert", rank=40):
+class MegatronBert(BertLike, name="megatron-bert", rank=40, variant="roberta-prelayernorm-style"):
     """BERT with norms before the sublayers (Shoeybi et al. 2019, Megatron-LM)."""
 
-    variant = "roberta-prelayernorm-style"
     prefix = "bert."
     fields = without(BertLike.fields, "classifier_dropout")
     always = PRE_NORM
@@ -234,29 +229,25 @@ class Ernie(BertLike, name="ernie"):
     heads = bert_heads(prefix)
 
 
-class RobertaLike(BertLike):
+class RobertaLike(BertLike, usual_types=1, roberta_heads=True):
     """Base of RoBERTa and its relatives."""
 
     always = {**POST_NORM, **COUNTED}
     of_task = encoder_tasks(hidden_act=ROBERTA_HEAD_ACT)
     copies = {"lm_head.bias": "lm_head.decoder.bias"}
     heads = encoder_heads(transformed("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), TWO_LAYERS)
-    roberta_heads = True
     padding = COUNTED_FROM
-    usual_types = 1
 
 
-class Roberta(RobertaLike, name="roberta", rank=170):
+class Roberta(RobertaLike, name="roberta", rank=170, prefix="roberta."):
     """RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT, which share their code."""
 
     model_types = ("roberta", "xlm-roberta", "camembert")
-    prefix = "roberta."
 
 
-class RobertaPreLayerNorm(RobertaLike, name="roberta-prelayernorm", rank=30):
+class RobertaPreLayerNorm(RobertaLike, name="roberta-prelayernorm", rank=30, variant="roberta-prelayernorm-style"):
     """RoBERTa with norms before the sublayers (fairseq's `normalize_before`)."""
 
-    variant = "roberta-prelayernorm-style"
     prefix = "roberta_prelayernorm."
     # Without a final norm, one layer more, which does nothing.
     depth = Field("num_hidden_layers", write=lambda config: config.num_hidden_layers + (not config.final_norm))
@@ -286,18 +277,13 @@ class RobertaPreLayerNorm(RobertaLike, name="roberta-prelayernorm", rank=30):
         return super().output(config, task) if config.final_norm else "hidden_states[-2]"
 
 
-class XlmRobertaXl(RobertaLike, name="xlm-roberta-xl"):
+class XlmRobertaXl(RobertaLike, name="xlm-roberta-xl", variant="roberta-prelayernorm-style", prefix="roberta."):
     """XLM-RoBERTa-XL (Goyal et al. 2021): RoBERTa with norms before the sublayers, and none on the embeddings."""
 
-    variant = "roberta-prelayernorm-style"
-    prefix = "roberta."
     always = {**PRE_NORM, **COUNTED}
     body = {"embed_tokens": "embeddings.word_embeddings", "norm": "encoder.LayerNorm"}
     layer = {**BERT_PROJECTIONS, **norms("attention.self_attn_layer_norm", "LayerNorm")}
 
 
-class Data2VecText(RobertaLike, name="data2vec-text"):
+class Data2VecText(RobertaLike, name="data2vec-text", prefix="data2vec_text.", usual_types=2):
     """data2vec for text (Baevski et al. 2022): RoBERTa's code under another prefix."""
-
-    prefix = "data2vec_text."
-    usual_types = 2

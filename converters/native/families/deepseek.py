@@ -108,10 +108,9 @@ def attention_scale(config: Any) -> float | str:
     return math.sqrt(width) / (0.1 * rope["mscale_all_dim"] * math.log(rope["factor"]) + 1.0) ** 2
 
 
-class DeepseekV3(SigmoidLike, name="deepseek_v3"):
+class DeepseekV3(SigmoidLike, name="deepseek_v3", variant="deepseek-v3-style"):
     """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens."""
 
-    variant = "deepseek-v3-style"
     fields = {
         **without(LlamaLike.fields, "num_key_value_heads"),
         **ATTENTION_BIAS,
@@ -175,10 +174,9 @@ class Glm4MoeLite(DeepseekV3, name="glm4_moe_lite"):
     }
 
 
-class LatentLike(DeepseekV3):
+class LatentLike(DeepseekV3, variant="llama-style"):
     """Base of classes with latent attention and without experts."""
 
-    variant = "llama-style"
     fields = without(DeepseekV3.fields, *SIGMOID_ROUTING)
     always = {**DeepseekV3.always, "feed_forward": "gated"}
     network = GATED
@@ -237,10 +235,9 @@ class MiniCPM3(LatentLike, name="minicpm3"):
         return multiplied(state, native, native.scale_emb, native.scale_depth / math.sqrt(native.num_hidden_layers))
 
 
-class SigmoidExpertsLike(SigmoidLike):
+class SigmoidExpertsLike(SigmoidLike, variant="deepseek-moe"):
     """Base of classes with plain attention."""
 
-    variant = "deepseek-moe"
     fields = {**LlamaLike.fields, **SIGMOID_ROUTING}
     layer = {**ATTENTION, **SIGMOID_EXPERTS, **PRE_NORMS}
 
@@ -291,10 +288,9 @@ class ExaoneMoe(SigmoidExpertsLike, name="exaone_moe"):
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-class MiniMaxM2(SigmoidExpertsLike, name="minimax_m2"):
+class MiniMaxM2(SigmoidExpertsLike, name="minimax_m2", variant="mixtral-style"):
     """MiniMax-M2 (MiniMax 2025): norms on whole queries and keys, a part of each head rotated, no shared expert."""
 
-    variant = "mixtral-style"
     fields = {
         **LlamaLike.fields,
         **without(LOCAL_EXPERTS, "router_aux_loss_coef"),

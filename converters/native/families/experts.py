@@ -107,19 +107,17 @@ NORMALISED = {**ExpertsLike.only_options, "norm_topk_prob": True}
 """The same where weights of the experts that a token sees always sum to one."""
 
 
-class Mixtral(ExpertsLike, name="mixtral", rank=74):
+class Mixtral(ExpertsLike, name="mixtral", rank=74, variant="mixtral-style"):
     """Mixtral (Jiang et al. 2024): one sliding window, or none, for all layers."""
 
-    variant = "mixtral-style"
     fields = {**LlamaLike.fields, **ONE_WINDOW, **LOCAL_EXPERTS}
     only = {"router_jitter_noise": 0.0}
     only_options = NORMALISED
 
 
-class Qwen3Moe(ExpertsLike, name="qwen3_moe", rank=94):
+class Qwen3Moe(ExpertsLike, name="qwen3_moe", rank=94, variant="qwen3-moe-style"):
     """Qwen3-MoE (Yang et al. 2025): queries and keys normalised head by head, experts in every layer."""
 
-    variant = "qwen3-moe-style"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **EXPERT_SIZES}
     always = {**ExpertsLike.always, "qk_norm": "head"}
     only = {"use_sliding_window": False, "decoder_sparse_step": 1, "mlp_only_layers": []}
@@ -135,10 +133,9 @@ class Mellum(Qwen3Moe, name="mellum"):
     layer = {**Qwen3Moe.layer, **GATED}
 
 
-class Qwen2Moe(ExpertsLike, name="qwen2_moe"):
+class Qwen2Moe(ExpertsLike, name="qwen2_moe", variant="qwen3-moe-style"):
     """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, a gated shared expert, windows by layer."""
 
-    variant = "qwen3-moe-style"
     fields = {**LlamaLike.fields, **EXPERT_SIZES, **WINDOWS_BY_LAYER, **SHARED_SIZE, "attention_bias": "qkv_bias"}
     always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
     only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
@@ -147,10 +144,9 @@ class Qwen2Moe(ExpertsLike, name="qwen2_moe"):
     reasons = {**ExpertsLike.reasons, "feed_forward": "it has an expert that every token sees, and a gate (moe-shared)"}
 
 
-class Olmoe(ExpertsLike, name="olmoe"):
+class Olmoe(ExpertsLike, name="olmoe", variant="mixtral-style"):
     """OLMoE (Muennighoff et al. 2024): norms on whole queries and keys."""
 
-    variant = "mixtral-style"
     fields = {
         **without(LlamaLike.fields, "head_dim"),
         **ATTENTION_BIAS,
@@ -163,10 +159,9 @@ class Olmoe(ExpertsLike, name="olmoe"):
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
 
-class FlexOlmo(Olmoe, name="flex_olmo"):
+class FlexOlmo(Olmoe, name="flex_olmo", variant="olmo2-style"):
     """FlexOlmo (Shi et al. 2025): norms on the branches' outputs."""
 
-    variant = "olmo2-style"
     always = {**Olmoe.always, "norm_placement": "res-post"}
     only = {}
     layer = {**ATTENTION, **EXPERTS, **QK_NORMS, **BRANCH_NORMS}
@@ -182,10 +177,9 @@ def side_by_side(config: ZooConfig) -> Transform:
     return permute(evens_then_odds(2 * inner_size(config)))
 
 
-class GptOss(ExpertsLike, name="gpt_oss"):
+class GptOss(ExpertsLike, name="gpt_oss", variant="gpt-oss-style"):
     """gpt-oss (OpenAI 2025): sinks in attention, windows layer by layer, clamped experts with biases."""
 
-    variant = "gpt-oss-style"
     fields = {
         **LlamaLike.fields,
         **ATTENTION_BIAS,

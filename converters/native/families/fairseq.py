@@ -71,11 +71,9 @@ class FairseqTables(NativeFormat):
 LAYER = fairseq_layer("norm_in")
 
 
-class BioGpt(DecoderFormat, name="biogpt"):
+class BioGpt(DecoderFormat, name="biogpt", variant="gpt2-style", prefix="biogpt."):
     """BioGPT (Luo et al. 2022)."""
 
-    variant = "gpt2-style"
-    prefix = "biogpt."
     fields = {
         **SIZES,
         **same("intermediate_size", "hidden_act", "max_position_embeddings", "initializer_range", "activation_dropout"),
@@ -93,10 +91,9 @@ class BioGpt(DecoderFormat, name="biogpt"):
     heads = {**GPT2_HEADS, "causal-lm": {"lm_head": "output_projection"}}
 
 
-class Xglm(FairseqTables, DecoderFormat, name="xglm"):
+class Xglm(FairseqTables, DecoderFormat, name="xglm", variant="gpt2-style"):
     """XGLM (Lin et al. 2021): fairseq's sinusoidal positions, which are read as a table."""
 
-    variant = "gpt2-style"
     fields = {
         **SIZES,
         **same("max_position_embeddings", "dropout", "attention_dropout", "activation_dropout", "scale_embedding"),
@@ -112,10 +109,9 @@ class Xglm(FairseqTables, DecoderFormat, name="xglm"):
     layer = LAYER
 
 
-class Opt(DecoderFormat, name="opt", rank=160):
+class Opt(DecoderFormat, name="opt", rank=160, variant="gpt2-style", layers="decoder.layers.{n}"):
     """OPT (Zhang et al. 2022); its body with `is_causal=false` is an encoder."""
 
-    variant = "gpt2-style"
     fields = {
         **SIZES,
         **same("max_position_embeddings", "dropout", "attention_dropout"),
@@ -134,7 +130,6 @@ class Opt(DecoderFormat, name="opt", rank=160):
     always = {"position": TABLE_POSITIONS, "layer_norm_eps": FIXED_EPS}
     only = {"layer_norm_elementwise_affine": True}
     follows = {"word_embed_proj_dim": lambda config: config.hidden_size}
-    layers = "decoder.layers.{n}"
     body = {
         "embed_tokens": "decoder.embed_tokens",
         "position.weight": ("decoder.embed_positions.weight", skip_rows(OFFSET)),

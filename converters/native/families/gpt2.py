@@ -41,11 +41,9 @@ def rotated_part(native: Any) -> dict[str, Any]:
     return {**FIXED_ROPE, **share}
 
 
-class GptJ(DecoderFormat, name="gptj", rank=200):
+class GptJ(DecoderFormat, name="gptj", rank=200, variant="gptj-style", prefix="transformer.", layers="h.{n}"):
     """GPT-J (Wang and Komatsuzaki 2021)."""
 
-    variant = "gptj-style"
-    prefix = "transformer."
     fields = {**GPT2_FIELDS, "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns)}
     follows = {"embd_pdrop": lambda config: config.dropout}
     always = {
@@ -55,7 +53,6 @@ class GptJ(DecoderFormat, name="gptj", rank=200):
         "attention_out_bias": False,
         "lm_head_bias": True,
     }
-    layers = "h.{n}"
     body = {"embed_tokens": "wte", "norm": "ln_f"}
     layer = {
         "residual.norm_in": "ln_1",
@@ -102,11 +99,9 @@ JOINED = {
 }
 
 
-class Gpt2(DecoderFormat, name="gpt2", rank=50):
+class Gpt2(DecoderFormat, name="gpt2", rank=50, variant="gpt2-style", prefix="transformer.", layers="h.{n}"):
     """GPT-2 (Radford et al. 2019), with linear layers stored transposed and three projections in one."""
 
-    variant = "gpt2-style"
-    prefix = "transformer."
     fields = {
         **GPT2_FIELDS,
         "attention_scale": choice("scale_attn_weights", "attention_scale", {"head-dim": True, "none": False}),
@@ -115,7 +110,6 @@ class Gpt2(DecoderFormat, name="gpt2", rank=50):
     always = {"position": "learned"}
     only = {"add_cross_attention": False, "scale_attn_by_inverse_layer_idx": False}
     follows = GptJ.follows
-    layers = "h.{n}"
     body = {"embed_tokens": "wte", "position.weight": "wpe.weight", "norm": "ln_f"}
     layer = {**NORMS, **JOINED, **transposed(LINEAR)}
     heads = GPT2_HEADS
@@ -137,10 +131,9 @@ class GptBigCode(Gpt2, name="gpt_bigcode"):
     layer = {**NORMS, **LINEAR, PROJECTIONS: ("attn.c_attn", heads_by_group)}
 
 
-class OpenAIGpt(Gpt2, name="openai-gpt"):
+class OpenAIGpt(Gpt2, name="openai-gpt", variant="post-norm"):
     """The first GPT (Radford et al. 2018): norms after the sublayers."""
 
-    variant = "post-norm"
     fields = {
         **without(Gpt2.fields, "attention_scale", "intermediate_size"),
         "hidden_act": choice("afn", "hidden_act", {"gelu_new": "gelu", "relu": "relu", "silu": "silu"}),
@@ -160,11 +153,9 @@ KINDS = {"global": "full_attention", "local": "sliding_attention"}
 WORDS = {zoo: native for native, zoo in KINDS.items()}
 
 
-class GptNeo(DecoderFormat, name="gpt_neo"):
+class GptNeo(DecoderFormat, name="gpt_neo", variant="gpt2-style", prefix="transformer.", layers="h.{n}"):
     """GPT-Neo (Black et al. 2021): unscaled scores, windows layer by layer."""
 
-    variant = "gpt2-style"
-    prefix = "transformer."
     fields = {
         **SIZES,
         **same("max_position_embeddings", "initializer_range", "attention_dropout", "classifier_dropout"),
@@ -187,7 +178,6 @@ class GptNeo(DecoderFormat, name="gpt_neo"):
     }
     always = {"position": "learned", "attention_scale": "none", "attention_bias": False}
     follows = {"embed_dropout": lambda config: config.dropout}
-    layers = "h.{n}"
     body = Gpt2.body
     layer = {**NORMS, **attention("attn.attention.{q}_proj", "attn.attention.out_proj"), **NETWORK}
     heads = GPT2_HEADS

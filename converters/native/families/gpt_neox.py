@@ -35,11 +35,9 @@ class ParallelOrNot(DecoderFormat):
         return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
 
-class GptNeoX(ParallelOrNot, name="gpt_neox"):
+class GptNeoX(ParallelOrNot, name="gpt_neox", variant="gpt-neox-style", prefix="gpt_neox."):
     """GPT-NeoX and Pythia (Black et al. 2022)."""
 
-    variant = "gpt-neox-style"
-    prefix = "gpt_neox."
     fields = {
         **without(DECODER_SIZES, "num_key_value_heads", "head_dim"),
         **ATTENTION_BIAS,
@@ -78,11 +76,9 @@ class GptNeoX(ParallelOrNot, name="gpt_neox"):
 FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
 
 
-class Bloom(DecoderFormat, name="bloom"):
+class Bloom(DecoderFormat, name="bloom", variant="bloom-style", prefix="transformer.", layers="h.{n}"):
     """BLOOM (Scao et al. 2022): a norm on the embeddings, joined projections."""
 
-    variant = "bloom-style"
-    prefix = "transformer."
     fields = {
         **SIZES,
         **same("initializer_range", "attention_dropout"),
@@ -96,17 +92,14 @@ class Bloom(DecoderFormat, name="bloom"):
         **EMBEDDING_NORM,
     }
     only = {"apply_residual_connection_post_layernorm": False}
-    layers = "h.{n}"
     body = {"embed_tokens": "word_embeddings", "embedding_norm": "word_embeddings_layernorm", "norm": "ln_f"}
     layer = {**PRE_NORMS, **joined("self_attention")}
     heads = GPT2_HEADS
 
 
-class Mpt(DecoderFormat, name="mpt"):
+class Mpt(DecoderFormat, name="mpt", variant="alibi-decoder", prefix="transformer.", layers="blocks.{n}"):
     """MPT (MosaicML 2023): neither biases nor biases of norms."""
 
-    variant = "alibi-decoder"
-    prefix = "transformer."
     fields = {
         **SIZES,
         **same("initializer_range"),
@@ -115,7 +108,6 @@ class Mpt(DecoderFormat, name="mpt"):
     }
     always = {**NO_BIASES, **FOUR_TIMES, "position": "alibi", "hidden_act": "gelu"}
     only = {"logit_scale": None}
-    layers = "blocks.{n}"
     body = {"embed_tokens": "wte", **biasless({"norm": "norm_f"})}
     layer = {
         **biasless(norms("norm_1", "norm_2")),
@@ -135,10 +127,9 @@ class Mpt(DecoderFormat, name="mpt"):
 STORED_NORMS = r"norm\.weight$"
 
 
-class NormedLike(DecoderFormat):
+class NormedLike(DecoderFormat, variant="pre-norm"):
     """Base of these classes."""
 
-    variant = "pre-norm"
     fields = {**DECODER_SIZES, "layer_norm_eps": "layer_norm_eps", "rope_parameters": ROPE}
     always = {"position": "rotary"}
     body = {"embed_tokens": "embed_tokens", "norm": "norm"}
@@ -228,11 +219,9 @@ def is_grouped(config: ZooConfig) -> bool:
     return bool(1 < config.num_key_value_heads < config.num_attention_heads)
 
 
-class Falcon(ParallelOrNot, name="falcon"):
+class Falcon(ParallelOrNot, name="falcon", variant="falcon-style", prefix="transformer."):
     """Falcon with rotary positions (Almazrouei et al. 2023)."""
 
-    variant = "falcon-style"
-    prefix = "transformer."
     fields = {
         **SIZES,
         **same("max_position_embeddings", "initializer_range"),

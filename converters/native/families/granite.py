@@ -80,10 +80,9 @@ class Granite(Multiplied, name="granite"):
     """Granite 3 (IBM 2024)."""
 
 
-class GraniteMoe(Multiplied, ExpertsLike, name="granitemoe"):
+class GraniteMoe(Multiplied, ExpertsLike, name="granitemoe", variant="mixtral-style"):
     """Granite 3 with experts (IBM 2024): the softmax is over those that a token sees."""
 
-    variant = "mixtral-style"
     fields = {**without(Multiplied.fields, "mlp_bias"), **LOCAL_EXPERTS}
     always = ExpertsLike.always
     only_options = NORMALISED

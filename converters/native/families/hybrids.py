@@ -90,10 +90,9 @@ DELTA: Keys = {
 }
 
 
-class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next"):
+class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next", variant="qwen3-next-style"):
     """Qwen3-Next (Qwen team 2025), without the modules that predict further tokens."""
 
-    variant = "qwen3-next-style"
     fields = {
         **without(LlamaLike.fields, "hidden_act"),
         **ATTENTION_BIAS,
@@ -173,10 +172,9 @@ def feed_forward_size(native: Any) -> int:
     return width
 
 
-class Lfm2(Hybrid, LlamaLike, name="lfm2"):
+class Lfm2(Hybrid, LlamaLike, name="lfm2", variant="lfm2-style"):
     """LFM2 (Liquid AI 2025), the dense models."""
 
-    variant = "lfm2-style"
     fields = {
         **without(LlamaLike.fields, "hidden_act", "attention_dropout", "intermediate_size"),
         **by_layer("conv", "short-conv"),
@@ -221,10 +219,9 @@ KIMI_DELTA: Keys = {
 FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
 
 
-class KimiLinear(Hybrid, DeepseekV3, name="kimi_linear"):
+class KimiLinear(Hybrid, DeepseekV3, name="kimi_linear", variant="kimi-linear-style"):
     """Kimi Linear (Kimi Team 2025)."""
 
-    variant = "kimi-linear-style"
     fields = {
         **without(DeepseekV3.fields, "rope_parameters", "position", "attention_scale", *FIXED_IN_KIMI),
         **by_layer("linear_attention", "kimi-delta-attention"),

@@ -36,10 +36,9 @@ EMBEDDING_SIZE = Field(
 """The width of embeddings that are projected where it differs from that of the layers."""
 
 
-class DistilBert(EncoderFormat, name="distilbert"):
+class DistilBert(EncoderFormat, name="distilbert", prefix="distilbert.", layers="transformer.layer.{n}"):
     """DistilBERT (Sanh et al. 2019): no token types, a classifier with ReLU."""
 
-    prefix = "distilbert."
     fields = {
         **SIZES,
         **same("max_position_embeddings", "initializer_range", "dropout", "attention_dropout"),
@@ -53,7 +52,6 @@ class DistilBert(EncoderFormat, name="distilbert"):
         "position.weight": "embeddings.position_embeddings.weight",
         "embedding_norm": "embeddings.LayerNorm",
     }
-    layers = "transformer.layer.{n}"
     layer = {
         **attention("attention.{q}_lin", "attention.out_lin"),
         **mlp("ffn.lin1", "ffn.lin2"),
@@ -70,17 +68,15 @@ class DistilBert(EncoderFormat, name="distilbert"):
         return {**super().read_config(native, task), **rate}
 
 
-class Electra(EncoderFormat, name="electra"):
+class Electra(EncoderFormat, name="electra", prefix="electra.", layers="encoder.layer.{n}"):
     """ELECTRA (Clark et al. 2020), with projected embeddings unless they are as wide as its layers."""
 
-    prefix = "electra."
     fields = {**BERT_FIELDS, "embedding_size": EMBEDDING_SIZE}
     body = {
         **DistilBert.body,
         "token_types.weight": "embeddings.token_type_embeddings.weight",
         "embedding_projection": "embeddings_project",
     }
-    layers = "encoder.layer.{n}"
     layer = BERT_LAYER
     heads = encoder_heads(
         transformed("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"), TWO_LAYERS
@@ -89,11 +85,9 @@ class Electra(EncoderFormat, name="electra"):
     only = {"is_decoder": False}
 
 
-class RoFormer(EncoderFormat, name="roformer"):
+class RoFormer(EncoderFormat, name="roformer", variant="roformer-style", prefix="roformer."):
     """RoFormer (Su et al. 2021): rotary positions."""
 
-    variant = "roformer-style"
-    prefix = "roformer."
     fields = Electra.fields
     always = {**POST_NORM, "position": "rotary-interleaved"}
     only = {"rotary_value": False, "is_decoder": False}
@@ -123,11 +117,9 @@ class RoFormer(EncoderFormat, name="roformer"):
         return {**super().write_weights(config, state, task), self.unread[0]: rows}
 
 
-class Albert(EncoderFormat, name="albert"):
+class Albert(EncoderFormat, name="albert", variant="albert-style", prefix="albert.", pooler="pooler"):
     """ALBERT (Lan et al. 2020) with one layer that is applied again and again."""
 
-    variant = "albert-style"
-    prefix = "albert."
     fields = {
         **BERT_FIELDS,
         "embedding_size": Field("embedding_size", has=lambda config: config.embedding_size or config.hidden_size),
@@ -150,7 +142,6 @@ class Albert(EncoderFormat, name="albert"):
         "share_layers": "all of its layers are one",
     }
     copies = {"predictions.bias": "predictions.decoder.bias"}
-    pooler = "pooler"
 
 
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": None}
@@ -163,10 +154,9 @@ XLM_LAYER = {
 }
 
 
-class Xlm(EncoderFormat, name="xlm", rank=150):
+class Xlm(EncoderFormat, name="xlm", rank=150, prefix="transformer.", padding=""):
     """XLM (Lample and Conneau 2019) for one language."""
 
-    prefix = "transformer."
     fields = {
         **SIZES,
         **same("layer_norm_eps", "max_position_embeddings", "dropout", "attention_dropout"),
@@ -175,7 +165,6 @@ class Xlm(EncoderFormat, name="xlm", rank=150):
     always = {**POST_NORM, "intermediate_size": lambda config: 4 * config.hidden_size}
     only = {"n_langs": 1, "causal": False, "asm": False, "is_encoder": True, "sinusoidal_embeddings": False}
     follows = {"summary_first_dropout": lambda config: config.classifier_dropout}
-    padding = ""
     body = {
         "embed_tokens": "embeddings",
         "position.weight": "position_embeddings.weight",
@@ -198,10 +187,9 @@ class Xlm(EncoderFormat, name="xlm", rank=150):
         return super().write_config(config, task) | plain
 
 
-class ModernBert(EncoderFormat, name="modernbert"):
+class ModernBert(EncoderFormat, name="modernbert", variant="modernbert-style"):
     """ModernBERT (Warner et al. 2024), for masked words or features: its classifiers normalise what they pool."""
 
-    variant = "modernbert-style"
     fields = {
         **SIZES,
         **same("intermediate_size", "max_position_embeddings", "initializer_range", "attention_dropout"),
@@ -243,11 +231,9 @@ class ModernBert(EncoderFormat, name="modernbert"):
     reasons = {"norm": "its norms have no biases", "residual": "it has no norm before its first attention"}
 
 
-class NomicBert(EncoderFormat, name="nomic_bert"):
+class NomicBert(EncoderFormat, name="nomic_bert", variant="roformer-style", prefix="nomic_bert."):
     """Nomic Embed (Nussbaum et al. 2024). Its head for masked words has a bias where its other layers have none."""
 
-    variant = "roformer-style"
-    prefix = "nomic_bert."
     fields = {**BERT_FIELDS, "head_dim": HEAD_DIM, "rope_parameters": ROPE}
     always = {**POST_NORM, **NO_BIASES, "position": "rotary", "feed_forward": "gated"}
     body = {
@@ -259,10 +245,9 @@ class NomicBert(EncoderFormat, name="nomic_bert"):
     heads = without(encoder_heads({}, pooled("nomic_bert.pooler.dense")), Task.MASKED_LM)
 
 
-class EuroBert(EncoderFormat, name="eurobert"):
+class EuroBert(EncoderFormat, name="eurobert", variant="roberta-prelayernorm-style"):
     """EuroBERT (Boizard et al. 2025)."""
 
-    variant = "roberta-prelayernorm-style"
     fields = without(Llama.fields, "classifier_dropout")
     always = {**Llama.always, "norm_placement": "pre", "final_norm": True}
     body = Llama.body

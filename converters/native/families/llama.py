@@ -43,10 +43,9 @@ ATTENTION_BIAS: Mapping[str, str | Field] = one_bias("attention_bias", ("attenti
 """One setting for the biases of all four projections."""
 
 
-class LlamaLike(DecoderFormat):
+class LlamaLike(DecoderFormat, variant="llama-style"):
     """Base of the family; differences are in a table of each class."""
 
-    variant = "llama-style"
     fields = {
         **DECODER_SIZES,
         "layer_norm_eps": "rms_norm_eps",
@@ -84,10 +83,9 @@ class Qwen2(LlamaLike, name="qwen2", rank=80):
     always = {**LlamaLike.always, "attention_bias": True}
 
 
-class Qwen3(LlamaLike, name="qwen3", rank=90):
+class Qwen3(LlamaLike, name="qwen3", rank=90, variant="qwen3-style"):
     """Qwen3 (Yang et al. 2025): queries and keys normalised head by head."""
 
-    variant = "qwen3-style"
     fields = {**Qwen2.fields, **ATTENTION_BIAS}
     follows = Qwen2.follows
     always = {**LlamaLike.always, "qk_norm": "head"}
@@ -105,10 +103,9 @@ def normed_width(config: ZooConfig) -> int:
     return int(config.head_dim if config.qk_norm is None else config.hidden_size // config.num_attention_heads)
 
 
-class Phi(DecoderFormat, name="phi"):
+class Phi(DecoderFormat, name="phi", variant="gptj-style"):
     """Phi-1 to Phi-2 (Gunasekar et al. 2023)."""
 
-    variant = "gptj-style"
     fields = {
         **DECODER_SIZES,
         "layer_norm_eps": "layer_norm_eps",
@@ -204,10 +201,9 @@ def nope_layers(native: Any) -> list[bool] | None:
     return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
 
 
-class SmolLm3(LlamaLike, name="smollm3"):
+class SmolLm3(LlamaLike, name="smollm3", variant="smollm3-style"):
     """SmolLM 3 (Hugging Face 2025): some layers do not rotate; windows layer by layer."""
 
-    variant = "smollm3-style"
     fields = {
         **Llama.fields,
         **WINDOWS_BY_LAYER,
@@ -229,18 +225,16 @@ class Glm(LlamaLike, name="glm"):
     layer = {**ATTENTION, **JOINED_GATE, **PRE_NORMS}
 
 
-class Glm4(Glm, name="glm4"):
+class Glm4(Glm, name="glm4", variant="sandwich-norm"):
     """GLM-4-0414: norms on both sides of the sublayers."""
 
-    variant = "sandwich-norm"
     always = {**Glm.always, "norm_placement": "sandwich"}
     layer = {**Glm.layer, **norms("post_self_attn_layernorm", "post_mlp_layernorm", "norm_branch")}
 
 
-class DiffLlama(LlamaLike, name="diffllama"):
+class DiffLlama(LlamaLike, name="diffllama", variant="diff-transformer"):
     """DiffLlama (Ye et al. 2024, as Llama's layers)."""
 
-    variant = "diff-transformer"
     fields = {**without(LlamaLike.fields, "attention_dropout"), **ATTENTION_BIAS}
     always = {**LlamaLike.always, "attention": "differential", "attention_dropout": 0.0}
     layer = {**LlamaLike.layer, **same(*(f"self_attn.lambda_{name}" for name in ("q1", "k1", "q2", "k2")))}
@@ -249,26 +243,23 @@ class DiffLlama(LlamaLike, name="diffllama"):
 BRANCH_NORMS = norms("post_attention_layernorm", "post_feedforward_layernorm", "norm_branch")
 
 
-class Olmo2(LlamaLike, name="olmo2"):
+class Olmo2(LlamaLike, name="olmo2", variant="olmo2-style"):
     """OLMo 2 (OLMo team 2024)."""
 
-    variant = "olmo2-style"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS}
     always = {**LlamaLike.always, "norm_placement": "res-post", "qk_norm": "full"}
     layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}
 
 
-class Olmo3(Olmo2, name="olmo3"):
+class Olmo3(Olmo2, name="olmo3", variant="olmo3-style"):
     """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer, without which wavelengths may be scaled."""
 
-    variant = "olmo3-style"
     fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}
 
 
-class Cohere(DecoderFormat, name="cohere"):
+class Cohere(DecoderFormat, name="cohere", variant="gptj-style"):
     """Command R (Cohere 2024)."""
 
-    variant = "gptj-style"
     fields = {**DECODER_SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": WHOLE_ROPE}
     always = {
         **NO_BIASES,
@@ -289,10 +280,9 @@ class Cohere2(Cohere, name="cohere2"):
     only = {}
 
 
-class Exaone4(LlamaLike, name="exaone4"):
+class Exaone4(LlamaLike, name="exaone4", variant="olmo2-style"):
     """EXAONE 4 (LG AI Research 2025): where some layers have a window, the others have no positions."""
 
-    variant = "olmo2-style"
     fields = {
         **LlamaLike.fields,
         **WINDOWS_BY_LAYER,

@@ -25,13 +25,11 @@ def activation(config: ZooConfig) -> str:
     return f"gated-{'gelu' if config.hidden_act == 'gelu_new' else config.hidden_act}"
 
 
-class T5(NativeFormat, name="t5", rank=100):
+class T5(NativeFormat, name="t5", rank=100, variant="t5-style", prefix=""):
     """T5 (Raffel et al. 2020), version 1.0 with a tied and scaled output, and 1.1 with gated feed-forwards."""
 
     model_types = ("t5", "mt5")
-    variant = "t5-style"
     stack = "encoder-decoder"
-    prefix = ""
     fields = {
         **without(SIZES, "tie_word_embeddings"),
         **same("relative_attention_num_buckets", "relative_attention_max_distance"),

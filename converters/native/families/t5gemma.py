@@ -52,10 +52,9 @@ class Gemma(LlamaLike, name="gemma"):
     only = {"use_bidirectional_attention": None}
 
 
-class Gemma2(Gemma, name="gemma2"):
+class Gemma2(Gemma, name="gemma2", variant="gemma2-style"):
     """Gemma 2 (Gemma team 2024)."""
 
-    variant = "gemma2-style"
     fields = CAPPED
     always = {**Gemma.always, "norm_placement": "sandwich"}
     layer = {**ATTENTION, **GATED, **SANDWICH_NORMS}
@@ -68,10 +67,9 @@ class VaultGemma(Gemma, name="vaultgemma"):
     layer = {**LlamaLike.layer, **PRE_NORMS, "mlp_residual.norm_in": "pre_feedforward_layernorm"}
 
 
-class Gemma3(Gemma2, name="gemma3_text"):
+class Gemma3(Gemma2, name="gemma3_text", variant="gemma3-style"):
     """Gemma 3's language model (Gemma team 2025): norms on queries and keys as well, two kinds of wavelengths."""
 
-    variant = "gemma3-style"
     fields = {**without(CAPPED, "attn_logit_softcapping"), **ROPE_BY_LAYER}  # it has the field, and does not read it
     always = {**Gemma2.always, "qk_norm": "head"}
     only = {"use_bidirectional_attention": False}
@@ -108,10 +106,9 @@ NORMS = {
 CROSS_ATTENTION = tuple(f"cross_attn.{p}_proj" for p in "qkvo")
 
 
-class T5Gemma(NativeFormat, name="t5gemma"):
+class T5Gemma(NativeFormat, name="t5gemma", variant="t5gemma-style"):
     """T5Gemma (Zhang et al. 2025) with stacks of one width."""
 
-    variant = "t5gemma-style"
     stack = "encoder-decoder"
     padding = ", by which it finds padding"
     body = {

@@ -80,10 +80,9 @@ def normed_after(native: Any) -> Any:
     return unscaled(rope)
 
 
-class NanoChat(Weightless, name="nanochat"):
+class NanoChat(Weightless, name="nanochat", variant="nanochat-style"):
     """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
 
-    variant = "nanochat-style"
     fields = {
         **LlamaLike.fields,
         **ATTENTION_BIAS,
