@@ -66,6 +66,6 @@ class Converter(ABC):
 
 
 CONVERTERS: Registry[Converter] = Registry(
-    "converter", built_in="zoo.converters.built_in", error=UnknownConverterError, definition=type
+    "converter", built_in="zoo.converters.originals", error=UnknownConverterError, definition=type
 )
 """All converters, by the name of the format."""

@@ -26,7 +26,7 @@ from zoo.building.settings import describe_setting
 from zoo.converters.errors import ExportError, NotConvertibleError
 from zoo.converters.native.declared import NATIVE
 from zoo.converters.planning import plan_engines, plan_export
-from zoo.converters.torch_nn import TorchNN
+from zoo.converters.originals.torch_nn import TorchNN
 from zoo.hub.cards import describe_axes
 
 SIZES = dict(vocab_size=31, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)

@@ -135,19 +135,3 @@ def share_norms(
         return state
 
     return changed_exactly(state, shared, name)
-
-
-FIXED_EPS = 1e-5  # The epsilon of norms in BART's and OPT's relatives, which is no setting
-OFFSET = 2  # Rows of position tables before the first token's, which padding once had
-SAME_TABLE = 2e-4  # How far a table may be from what is computed, which machines and exponents round differently
-
-
-def is_computed(stored: Tensor, computed: Tensor) -> bool:
-    """Whether a stored table of positions, (rows, width), is what is computed, but for rounding."""
-    return bool((stored.float() - computed.to(stored.device)).abs().max() < SAME_TABLE)
-
-
-def fairseq_layer(slot: str) -> dict[str, str]:
-    """The keys of self-attention and of the feed-forward network in a layer, with their norms before or after them."""
-    projections = {**attention("self_attn.{q}_proj", "self_attn.out_proj"), **mlp("fc1", "fc2")}
-    return {**projections, **norms("self_attn_layer_norm", "final_layer_norm", slot)}

@@ -1,5 +1,5 @@
-"""Converters of the five documents that the zoo began with, one file a document, and of LTG-BERT's authors."""
+"""Converters of the five documents that the zoo began with, of LTG-BERT's authors, and of PyTorch's own Transformer."""
 
-from . import d2l, explicando, ltg, nlpt, odom, vanilla
+from . import documents, explicando, ltg, torch_nn
 
-__all__ = ["d2l", "explicando", "ltg", "nlpt", "odom", "vanilla"]
+__all__ = ["documents", "explicando", "ltg", "torch_nn"]

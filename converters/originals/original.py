@@ -74,7 +74,7 @@ class Original(Converter):
 
     variant: str
     signatures: tuple[str, ...]  # Keys of the document's modules that no other format has
-    unsaid: ClassVar[Mapping[str, str]]  # Fields that no state_dict holds, and their names in the document
+    unsaid: ClassVar[Mapping[str, str]] = {}  # Fields that no state_dict holds, and their names in the document
     unsaid_of_task: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # The same that only one of its tasks has
     free: tuple[str, ...] = ()  # Further fields in which two models of the document may differ
     optional_quirks: tuple[str, ...] = ()  # Defects that one of its versions has and another has not

@@ -36,7 +36,7 @@ from zoo.converters.errors import (
 )
 from zoo.converters.native import comparing
 from zoo.converters.native.declared import NATIVE, UnknownNativeError
-from zoo.converters.native.families.fairseq import Opt
+from zoo.converters.native.families.bart import Opt
 from zoo.converters.native.families.llama import Llama
 from zoo.models import RotaryPosition
 from zoo.models.choices import Pooling

@@ -19,14 +19,14 @@ from zoo.models import ZooConfig, ZooDecoder, ZooEncoder, ZooEncoderDecoder, Zoo
 from zoo.models.fields import ANY
 from zoo.registry import Task
 
-from .checkpoint import Checkpoint
-from .converter import Converter, Plan
-from .errors import CheckpointKeysError, ConversionError, NotConvertibleError
-from .key_map import KeyMap, Keys, Pair, pairs
-from .native.declared import biasless
-from .originals.original import Shapes, count, require_hints
-from .symmetries.route import Needs, admissible, plain_needs
-from .transforms import split
+from ..checkpoint import Checkpoint
+from ..converter import Converter, Plan
+from ..errors import CheckpointKeysError, ConversionError, NotConvertibleError
+from ..key_map import KeyMap, Keys, Pair, pairs
+from ..native.declared import biasless
+from ..symmetries.route import Needs, admissible, plain_needs
+from ..transforms import split
+from .original import Shapes, count, require_hints
 
 BODIES = (ZooEncoderDecoder, ZooEncoder, ZooDecoder)
 ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
