@@ -32,9 +32,8 @@ from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
 from .folding import Settings, WithoutTests, empty_attributes, folded
-from .one_file import OneFile
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
-from .tree_shaking import Shaker
+from .tree_shaking import OneFile, Shaker
 from .verification import Difference, verify
 from .weights import change_config, save_generation, task_of
 

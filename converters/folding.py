@@ -361,12 +361,7 @@ class WithoutTests(Visitor):
         return updated_node
 
 
-def folded(
-    definition: Place,
-    statement: Any,
-    settings: Settings,
-    missing: Collection[str] = (),
-) -> list[Any]:
+def folded(definition: Place, statement: Any, settings: Settings, missing: Collection[str] = ()) -> list[Any]:
     """Fold a statement of a definition, into none, one or several statements."""
     folder = Folder(definition, settings, missing)
     return folder.decided(folder.visit_all([statement]))

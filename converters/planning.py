@@ -20,9 +20,7 @@ from zoo.models import ACTIVATIONS, POSITIONS, TASK_CLASSES, ZooConfig, ZooPreTr
 from zoo.registry import VARIANTS, Task
 
 from .native.declared import NATIVE, NativeFormat
-from .symmetries import find_route
-from .symmetries.base import State, settled
-from .symmetries.route import plain_needs
+from .symmetries.base import State, find_route, plain_needs, settled
 from .target import TARGETS, Reason, TargetPlan, because
 from .verification import draw_batch
 from .weights import further_tokens_left_out, task_of, under_all_names, weights_of

@@ -10,15 +10,13 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from .bundle import BundleTarget
-from .ctranslate2.library import library
-from .ctranslate2.planning import plan_ctranslate2
+from .ctranslate2.planning import library, plan_ctranslate2
 from .ctranslate2.running import CTranslate2Model, check_ctranslate2
 from .ctranslate2.specification import write_ctranslate2
 from .gguf.architectures import FILE
-from .gguf.planning import plan_gguf
 from .gguf.running import GgufModel
 from .gguf.tokenizer import read_tokenizer
-from .gguf.writing import write_gguf
+from .gguf.writing import plan_gguf, write_gguf
 from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE, obstacles, write_onnx
 from .onnx.models import OnnxSession, model_of
 from .openvino.stateful import GRAPH_ENDING as OPENVINO_ENDING

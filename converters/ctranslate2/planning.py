@@ -1,25 +1,51 @@
-"""Limits of CTranslate2: models and generation settings that it has."""
+"""Limits of CTranslate2: processors, models and generation settings that it has."""
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from transformers import GenerationConfig
 
+from zoo.base.errors import ConfigError
+from zoo.fast.int8 import ONEDNN, overflows
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.models.fields import ANY
 from zoo.registry import Task
 
 from ..engine import refuse_foreign, unfollowed
+from ..errors import require
 from ..native.common import TABLE_POSITIONS
 from ..planning import arithmetic_of
-from ..symmetries import find_route
-from ..symmetries.base import LM_TASKS
-from ..symmetries.route import plain_needs
+from ..symmetries.base import LM_TASKS, find_route, plain_needs
 from ..target import Reason, TargetPlan, because
 from ..verification import ends_of
 from ..weights import task_of
+
+
+def library(module: str = "ctranslate2") -> Any:
+    """A module of CTranslate2, which takes MKL in place of oneDNN where oneDNN's sums of int8 products overflow."""
+    if sums_overflow() and "ctranslate2" not in sys.modules:
+        os.environ.setdefault("CT2_USE_MKL", "1")  # read once, when it is first imported
+    return require("ctranslate2", module)
+
+
+def sums_overflow() -> bool:
+    """Whether oneDNN's sums of int8 products overflow on this processor."""
+    return platform.machine() in ("x86_64", "AMD64") and overflows(ONEDNN)
+
+
+def check_products(compute_type: str) -> None:
+    """Refuse integer weights where a program has imported CTranslate2 before the zoo could ask for MKL."""
+    if compute_type.startswith("int") and sums_overflow() and os.environ.get("CT2_USE_MKL") != "1":
+        raise ConfigError(
+            f"CTranslate2 was imported before the zoo, and would compute {compute_type} with sums that overflow on "
+            f"this processor (CT2_USE_MKL={os.environ.get('CT2_USE_MKL')!r}); set CT2_USE_MKL=1 before it is imported"
+        )
+
 
 OPTIONS = {
     "repetition_penalty": "repetition_penalty",

@@ -34,8 +34,7 @@ from ..verification import (
     padded,
 )
 from ..weights import in_dtype
-from .library import check_products, library
-from .planning import looks_back, options_of
+from .planning import check_products, library, looks_back, options_of
 
 
 class Vocabularies(NamedTuple):

@@ -20,8 +20,7 @@ from ..symmetries import Route
 from ..symmetries.base import State, stacks
 from ..verification import ends_of
 from ..weights import change_config, save_generation, weights_of
-from .library import library
-from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
+from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, library, rotated
 from .running import read_vocabularies
 
 SHORTEST_TABLE = 2048

@@ -27,9 +27,8 @@ from ..verification import ROUNDING, Answers, Difference, Perplexities, draw_tok
 from ..weights import in_dtype
 from . import serving
 from .architectures import FILE
-from .planning import GgufPlan
 from .tokenizer import numbered
-from .writing import write_gguf
+from .writing import GgufPlan, write_gguf
 
 EXACT = "f32"  # How weights are stored that are not rounded
 PROMPTS = 100  # How many prompts are continued greedily, and how many texts are tokenized

@@ -64,11 +64,7 @@ class GgufModel(WritingModel):
                 f"num_return_sequences={settings.num_return_sequences} was given without do_sample=True: llama.cpp has "
                 "no beams, and greedy outputs are all the same"
             )
-        found = {
-            "n_predict": settings.max_new_tokens,
-            "n_probs": int(is_scored(settings)),
-            "temperature": 0.0,
-        }
+        found = {"n_predict": settings.max_new_tokens, "n_probs": int(is_scored(settings)), "temperature": 0.0}
         if settings.do_sample:
             # In the order in which transformers applies them.
             found |= {"samplers": ["temperature", "top_k", "top_p"], "top_k": settings.top_k or 0}

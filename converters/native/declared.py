@@ -22,8 +22,7 @@ from zoo.registry import Registry, Task
 
 from ..errors import ConversionError, LostInputWarning, NoCounterpartError, UnknownConverterError
 from ..key_map import KeyMap, Keys, pairs
-from ..symmetries.base import State
-from ..symmetries.route import Needs, admissible, plain_needs
+from ..symmetries.base import Needs, State, admissible, plain_needs
 from ..transforms import Transform, zero_bias
 from .common import COUNTS_TOKENS, TABLE_POSITIONS, a_stack, labels, tokens
 

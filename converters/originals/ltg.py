@@ -81,10 +81,7 @@ class LtgBert(Original, name="ltg-bert", variant="ltg-bert-style"):
 
 
 ATTENTION: Keys = {("q_proj", "k_proj"): ("in_proj_qk", split(2)), "o_proj": "out_proj"}
-FEED_FORWARD: Keys = {
-    ("up_proj.weight", "gate_proj.weight"): ("1.weight", split(2)),
-    "down_proj.weight": "4.weight",
-}
+FEED_FORWARD: Keys = {("up_proj.weight", "gate_proj.weight"): ("1.weight", split(2)), "down_proj.weight": "4.weight"}
 
 
 class GptBert(LtgBert, name="gpt-bert", variant="gpt-bert-style"):

@@ -24,7 +24,7 @@ from ..converter import Converter, Plan
 from ..errors import CheckpointKeysError, ConversionError, NotConvertibleError
 from ..key_map import KeyMap, Keys, Pair, pairs
 from ..native.declared import biasless
-from ..symmetries.route import Needs, admissible, plain_needs
+from ..symmetries.base import Needs, admissible, plain_needs
 from ..transforms import split
 from .original import Shapes, count, require_hints
 

@@ -6,7 +6,6 @@ named as in a model with a head: `model.layers.0.self_attn.q_proj.weight`.
 """
 
 from . import numerics, structure
-from .base import SYMMETRIES, Step, Symmetry
-from .route import Route, find_route
+from .base import SYMMETRIES, Route, Step, Symmetry, find_route
 
 __all__ = ["SYMMETRIES", "Route", "Step", "Symmetry", "find_route", "numerics", "structure"]

@@ -1,8 +1,9 @@
-"""Base class of symmetries (reparametrisations that keep the function), with the selection of weights."""
+"""Base class of symmetries (reparametrisations that keep the function), and routes of them between settings."""
 
 from __future__ import annotations
 
 import copy
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -14,24 +15,15 @@ import torch
 from torch import Tensor
 
 from zoo.models import ZooConfig
+from zoo.models.attention import attention_scaling
+from zoo.models.fields import ANY, SETTINGS
 from zoo.registry import Registry, Task
 
 State = dict[str, Tensor]  # Weights by name
 LM_TASKS = frozenset({Task.CAUSAL_LM, Task.MASKED_LM, Task.SEQ2SEQ_LM})  # Tasks with an output projection as their head
 
 DENSE_PARTS = ("mlp", "gated")  # Feed-forward parts with no weights but those of two or three projections
-
-PLAIN_ATTENTIONS = ("multi-head", "masked-rows-uniform", "masked-rows-nan")  # Parts with four projections of the stream
-
-QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
-QUERY = r"\.(self_attn|cross_attn)\.q_proj\.(weight|bias)$"
-FEED_FORWARD_IN = r"\.mlp\.(up|gate)_proj\.weight$"
-WRITERS = r"\.(o_proj|down_proj)\.(weight|bias)$"
-LAYER_NORMS = r"\.norm_(in|branch|out)\.(weight|bias)$"
-EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
-FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
 NORM_WEIGHTS = r"(?<!self_attn\.)norm(_in|_branch|_out)?\.weight$"
-EMBEDDINGS = r"\.embed_tokens\.weight$"
 
 
 class Symmetry(ABC):
@@ -120,31 +112,6 @@ def pad(wanted: int, value: float = 0.0, dim: int = 0) -> Callable[[Tensor], Ten
     return append
 
 
-def has_plain_layers(config: ZooConfig) -> bool:
-    """Whether the weights in layers that read or write the residual stream are those of the patterns above alone."""
-    plain = config.attention in PLAIN_ATTENTIONS and config.mixer_layer_type is None
-    return plain and config.feed_forward in DENSE_PARTS and config.residual == "plain"
-
-
-def layer_readers(cross: bool = True) -> list[str]:
-    """The weights in layers with columns for the channels of the residual stream."""
-    if cross:
-        return [QUERY_KEY_VALUE, FEED_FORWARD_IN]
-    return [r"\.self_attn\.[qkv]_proj\.weight$", r"\.cross_attn\.q_proj\.weight$", FEED_FORWARD_IN]
-
-
-def head_readers(state: State) -> list[str]:
-    """The weights after the last layer with columns for the channels of the residual stream."""
-    pairs = (("transform.dense.weight", "lm_head.weight"), ("pooler.dense.weight", "classifier.weight"))
-    return [f"^{re.escape(first if first in state else last)}$" for first, last in pairs]
-
-
-def tables(config: ZooConfig) -> str:
-    """The tables of vectors that are summed before the first layer."""
-    positions = "|position" if config.position.startswith("learned") else ""
-    return rf"\.(embed_tokens|token_types{positions})\.weight$"
-
-
 def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:
     """The configuration of each stack, by the beginning of its weights' names."""
     if config.stack == "encoder-decoder":
@@ -157,3 +124,93 @@ def settled(config: ZooConfig, settings: Mapping[str, Any]) -> ZooConfig:
     for field, value in settings.items():
         setattr(changed, field, value)
     return changed
+
+
+Needs = Mapping[str, Any]
+"""Settings that a class expresses, by field: a value, a tuple of values (the preferred first), a function of the
+configuration that gives either, or `ANY`. Of a field that is not named it expresses the plain value alone."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way from a model's settings to those that a class has."""
+
+    steps: tuple[Step, ...]  # Symmetries, in the order in which they apply
+    config: ZooConfig  # The settings at the end
+    obstacles: tuple[str, ...]  # Differences that no symmetry removes, a phrase each; the route is open without any
+
+    def __call__(self, state: State) -> State:
+        for step in self.steps:
+            state = step(state)
+        return state
+
+
+def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str, str] | None = None) -> Route:
+    """Find symmetries to what a class has that keep a task's output; `reasons` are phrases for fixed fields."""
+    current = canonical(config)
+    steps: list[Step] = []
+    obstacles: list[str] = []
+    ranks = {name: math.inf for name, one in SETTINGS.items() if one.read_with}
+    ranks |= {found.field: found.rank for found in map(SYMMETRIES.get, SYMMETRIES)}
+    for field in sorted(needs, key=lambda field: ranks.get(field, 0)):
+        options = admissible(needs[field], current)
+        if ANY in options:
+            continue
+        given = getattr(current, field)
+        if any(given == option and isinstance(given, bool) == isinstance(option, bool) for option in options):
+            continue
+        taken = first_step(current, field, options, task)
+        if not taken:
+            obstacles.append((reasons or {}).get(field) or phrase(field, given, options))
+            continue
+        steps.extend(taken)
+        last = taken[-1]
+        current = settled(last.config, last.symmetry.settings(last.config, last.wanted, task) or {})
+    return Route(tuple(steps), current, tuple(obstacles))
+
+
+def plain_needs(task: str) -> dict[str, Any]:
+    """The settings of a plain Transformer, which every class expresses."""
+    needs = {name: one.need for name, one in SETTINGS.items() if one.is_computed(task)}
+    return {name: need for name, need in needs.items() if need is not ANY}
+
+
+def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: str) -> list[Step]:
+    """Find the first symmetry that gives a field one of some values."""
+    for wanted in options:
+        for name in SYMMETRIES:
+            found: Symmetry = SYMMETRIES.get(name)
+            if found.field != field or found.settings(config, wanted, task) is None:
+                continue
+            if found.unties and config.tie_word_embeddings and task in LM_TASKS:
+                untie = Step(SYMMETRIES.get("untie-output"), config, False)
+                return [untie, Step(found, settled(config, {"tie_word_embeddings": False}), wanted)]
+            return [Step(found, config, wanted)]
+    return []
+
+
+def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
+    """Resolve what a class has."""
+    if callable(need):
+        need = need(config)
+    return need if isinstance(need, tuple) else (need,)
+
+
+def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
+    """State that a setting is not among what a class has."""
+    return f"{field}={given!r}, it has {' or '.join(repr(option) for option in options)}"
+
+
+def canonical(config: ZooConfig) -> ZooConfig:
+    """Write the usual attention scale as "head-dim", and a window that no layer has as None."""
+    parts = stacks(config).values()
+    settings: dict[str, Any] = {}
+    for word in ("head-dim", "none"):
+        if config.attention != "latent" and all(  # "head-dim" is another width there
+            attention_scaling(part) == attention_scaling(settled(part, {"attention_scale": word})) for part in parts
+        ):
+            settings["attention_scale"] = word
+            break
+    if all(part.window_of_layer(layer) is None for part in parts for layer in range(part.num_hidden_layers)):
+        settings["sliding_window"] = None
+    return settled(config, settings)

@@ -18,26 +18,52 @@ from zoo.registry import Task
 from ..transforms import evens_then_odds, pairs_to_halves, permute
 from .base import (
     DENSE_PARTS,
-    EMBEDDING_NORM,
-    EMBEDDINGS,
-    FINAL_NORM,
-    LAYER_NORMS,
     NORM_WEIGHTS,
-    QUERY,
     SYMMETRIES,
-    WRITERS,
     State,
     Symmetry,
     change,
     change_by_stack,
-    has_plain_layers,
-    head_readers,
-    layer_readers,
     scale,
     settled,
     stacks,
-    tables,
 )
+
+PLAIN_ATTENTIONS = ("multi-head", "masked-rows-uniform", "masked-rows-nan")  # Parts with four projections of the stream
+
+QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
+QUERY = r"\.(self_attn|cross_attn)\.q_proj\.(weight|bias)$"
+FEED_FORWARD_IN = r"\.mlp\.(up|gate)_proj\.weight$"
+WRITERS = r"\.(o_proj|down_proj)\.(weight|bias)$"
+LAYER_NORMS = r"\.norm_(in|branch|out)\.(weight|bias)$"
+EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
+FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
+EMBEDDINGS = r"\.embed_tokens\.weight$"
+
+
+def has_plain_layers(config: ZooConfig) -> bool:
+    """Whether the weights in layers that read or write the residual stream are those of the patterns above alone."""
+    plain = config.attention in PLAIN_ATTENTIONS and config.mixer_layer_type is None
+    return plain and config.feed_forward in DENSE_PARTS and config.residual == "plain"
+
+
+def layer_readers(cross: bool = True) -> list[str]:
+    """The weights in layers with columns for the channels of the residual stream."""
+    if cross:
+        return [QUERY_KEY_VALUE, FEED_FORWARD_IN]
+    return [r"\.self_attn\.[qkv]_proj\.weight$", r"\.cross_attn\.q_proj\.weight$", FEED_FORWARD_IN]
+
+
+def head_readers(state: State) -> list[str]:
+    """The weights after the last layer with columns for the channels of the residual stream."""
+    pairs = (("transform.dense.weight", "lm_head.weight"), ("pooler.dense.weight", "classifier.weight"))
+    return [f"^{re.escape(first if first in state else last)}$" for first, last in pairs]
+
+
+def tables(config: ZooConfig) -> str:
+    """The tables of vectors that are summed before the first layer."""
+    positions = "|position" if config.position.startswith("learned") else ""
+    return rf"\.(embed_tokens|token_types{positions})\.weight$"
 
 
 class PermuteResidual(Symmetry, name="permute-residual", rank=120, field="position"):

@@ -10,7 +10,7 @@ from preloaded import run_python
 
 import zoo
 from zoo.building.weights import locate
-from zoo.converters.model_card import recorded
+from zoo.converters.exporting import recorded
 from zoo.converters.target import PLACE, TARGETS
 
 NAME = "nlpt-encoder.language"

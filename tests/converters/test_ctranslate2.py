@@ -81,17 +81,17 @@ def test_smaller_weights_stay_near(dtype, tmp_path):
 
 
 def test_mkl_is_asked_for_before_the_library_is_imported(ctranslate2_folder, monkeypatch):
-    monkeypatch.setattr("zoo.converters.ctranslate2.library.overflows", lambda engine: True)
+    monkeypatch.setattr("zoo.converters.ctranslate2.planning.overflows", lambda engine: True)
     for change in (monkeypatch.setenv, lambda name, _: monkeypatch.delenv(name)):  # so that it is as before afterwards
         change("CT2_USE_MKL", "")
-    monkeypatch.setattr("zoo.converters.ctranslate2.library.sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr("zoo.converters.ctranslate2.planning.sys", SimpleNamespace(modules={}))
     asked = []
 
     def require(*_):
         asked.append(os.environ["CT2_USE_MKL"])
         return importlib.import_module("ctranslate2")
 
-    for place in ("target", "ctranslate2.library"):
+    for place in ("target", "ctranslate2.planning"):
         monkeypatch.setattr(f"zoo.converters.{place}.require", require)
     TARGETS.get("ctranslate2").load(ctranslate2_folder)
     assert asked == ["1"] * 3
@@ -101,7 +101,7 @@ def test_integer_weights_are_refused_where_the_library_was_imported_before(tmp_p
     model = zoo_model("marian-style", dtype=torch.float32)
     zoo.export(model, tmp_path / "int8", "ctranslate2", dtype="int8")
     zoo.export(model, tmp_path / "float32", "ctranslate2")
-    monkeypatch.setattr("zoo.converters.ctranslate2.library.overflows", lambda engine: True)
+    monkeypatch.setattr("zoo.converters.ctranslate2.planning.overflows", lambda engine: True)
     monkeypatch.delenv("CT2_USE_MKL", raising=False)
     TARGETS.get("ctranslate2").load(tmp_path / "float32")
     with pytest.raises(

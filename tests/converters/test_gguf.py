@@ -21,9 +21,8 @@ from zoo.base.errors import ConfigError, UnsupportedOperationError, UnwritableEr
 from zoo.converters.errors import ExportError, VerificationError
 from zoo.converters.gguf import comparing, writing
 from zoo.converters.gguf.architectures import ARCHITECTURES, SMALL_NORMS, TABLED
-from zoo.converters.gguf.planning import UNWRITTEN, plan_gguf
 from zoo.converters.gguf.tokenizer import NORMAL, numbered, read_tokenizer
-from zoo.converters.gguf.writing import write_gguf
+from zoo.converters.gguf.writing import UNWRITTEN, plan_gguf, write_gguf
 from zoo.converters.native import NATIVE
 from zoo.converters.planning import scrambled
 from zoo.converters.target import ExportOptions

@@ -14,8 +14,7 @@ from zoo.registry import Task
 
 from ...errors import NoCounterpartError
 from ...key_map import Keys
-from ...symmetries.base import State
-from ...symmetries.route import Needs
+from ...symmetries.base import Needs, State
 from ...transforms import LEADING_AXIS, SAME, skip_rows
 from ..common import COUNTED_FROM, TABLE_POSITIONS, attention, mlp, norms, without, without_classifier_bias
 from ..declared import ALL_BIASES, SIZES, Field, NativeFormat, choice, one_bias, same
@@ -48,11 +47,10 @@ def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Ten
     return torch.cat([table, table.new_zeros(rows, width % 2)], dim=1)
 
 
-class FairseqTables(NativeFormat):
+class FairseqTables(NativeFormat, untrained="tables of positions"):
     """A class that computes sines and cosines for positions, which are read as a table."""
 
     tables: ClassVar[tuple[str, ...]]  # Names of the tables
-    untrained = "tables of positions"
 
     def first_position(self, padding: int | None) -> int:
         """The number of the first token's position."""
@@ -289,7 +287,7 @@ class BioGpt(DecoderFormat, name="biogpt", variant="gpt2-style", prefix="biogpt.
     heads = {**GPT2_HEADS, "causal-lm": {"lm_head": "output_projection"}}
 
 
-class Xglm(FairseqTables, DecoderFormat, name="xglm", variant="gpt2-style"):
+class Xglm(FairseqTables, DecoderFormat, name="xglm", variant="gpt2-style", computes_in_double=False):
     """XGLM (Lin et al. 2021): fairseq's sinusoidal positions, which are read as a table."""
 
     fields = {
@@ -302,7 +300,6 @@ class Xglm(FairseqTables, DecoderFormat, name="xglm", variant="gpt2-style"):
     always = {"layer_norm_eps": FIXED_EPS, "position": "learned"}
     only = {"add_cross_attention": False}
     tables = ("model.embed_positions.weight",)
-    computes_in_double = False
     body = {"embed_tokens": "embed_tokens", "position.weight": "embed_positions.weight", "norm": "layer_norm"}
     layer = fairseq_layer("norm_in")
 

@@ -85,12 +85,7 @@ class Bloom(DecoderFormat, name="bloom", variant="bloom-style", prefix="transfor
         "layer_norm_eps": "layer_norm_epsilon",
         "dropout": "hidden_dropout",
     }
-    always = {
-        **FOUR_TIMES,
-        "position": "alibi",
-        "hidden_act": ("gelu_pytorch_tanh", "gelu_new"),
-        **EMBEDDING_NORM,
-    }
+    always = {**FOUR_TIMES, "position": "alibi", "hidden_act": ("gelu_pytorch_tanh", "gelu_new"), **EMBEDDING_NORM}
     only = {"apply_residual_connection_post_layernorm": False}
     body = {"embed_tokens": "word_embeddings", "embedding_norm": "word_embeddings_layernorm", "norm": "ln_f"}
     layer = {**PRE_NORMS, **joined("self_attention")}

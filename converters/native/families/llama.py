@@ -92,10 +92,7 @@ class Qwen3(LlamaLike, name="qwen3", rank=90, variant="qwen3-style"):
     layer = {**LlamaLike.layer, **QK_NORMS}
 
 
-JOINED_GATE = {
-    ("mlp.gate_proj", "mlp.up_proj"): ("mlp.gate_up_proj", split(2)),
-    "mlp.down_proj": "mlp.down_proj",
-}
+JOINED_GATE = {("mlp.gate_proj", "mlp.up_proj"): ("mlp.gate_up_proj", split(2)), "mlp.down_proj": "mlp.down_proj"}
 
 
 def normed_width(config: ZooConfig) -> int:
@@ -159,10 +156,7 @@ class Helium(LlamaLike, name="helium"):
 class Ernie45(LlamaLike, name="ernie4_5"):
     """ERNIE 4.5 (Baidu 2025), dense: rotates neighbouring columns, one setting for all biases."""
 
-    fields = {
-        **without(LlamaLike.fields, "attention_dropout"),
-        **one_bias("use_bias", ALL_BIASES),
-    }
+    fields = {**without(LlamaLike.fields, "attention_dropout"), **one_bias("use_bias", ALL_BIASES)}
     always = {**LlamaLike.always, **INTERLEAVED}
 
 
@@ -257,20 +251,14 @@ class Olmo3(Olmo2, name="olmo3", variant="olmo3-style"):
     fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}
 
 
-class Cohere(DecoderFormat, name="cohere", variant="gptj-style"):
+class Cohere(DecoderFormat, name="cohere", variant="gptj-style", biased_norms=False):
     """Command R (Cohere 2024)."""
 
     fields = {**DECODER_SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": WHOLE_ROPE}
-    always = {
-        **NO_BIASES,
-        "position": "rotary-interleaved",
-        "feed_forward": "gated",
-        "parallel_residual": True,
-    }
+    always = {**NO_BIASES, "position": "rotary-interleaved", "feed_forward": "gated", "parallel_residual": True}
     only = {"use_qk_norm": False}
     body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
     layer = {**ATTENTION, **GATED, **biasless({"residual.norm_in": "input_layernorm"})}
-    biased_norms = False
 
 
 class Cohere2(Cohere, name="cohere2"):

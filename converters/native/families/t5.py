@@ -14,8 +14,7 @@ from zoo.registry import Task
 
 from ...errors import NoCounterpartError
 from ...key_map import Keys
-from ...symmetries.base import State
-from ...symmetries.route import Needs
+from ...symmetries.base import Needs, State
 from ..common import norms, tokens, without
 from ..declared import SIZES, Field, NativeFormat, same
 from ..decoders import ROPE_BY_LAYER, WINDOWS_BY_LAYER

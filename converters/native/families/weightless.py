@@ -18,10 +18,8 @@ from ..decoders import ROPE, whole_heads, width_of_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
 
-class Weightless(LlamaLike):
+class Weightless(LlamaLike, untrained="weights of norms"):
     """Base of both."""
-
-    untrained = "weights of norms"
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)
@@ -45,7 +43,7 @@ class Weightless(LlamaLike):
         return found
 
 
-class Olmo(Weightless, name="olmo"):
+class Olmo(Weightless, name="olmo", untrained="weights and biases of norms", biased_norms=False):
     """OLMo (Groeneveld et al. 2024): layer norms without weights and biases."""
 
     fields = {**without(LlamaLike.fields, "layer_norm_eps"), **ATTENTION_BIAS}
@@ -53,8 +51,6 @@ class Olmo(Weightless, name="olmo"):
     only = {"clip_qkv": None}
     body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
     layer = {**ATTENTION, **GATED, **biasless(PRE_NORMS)}
-    biased_norms = False
-    untrained = "weights and biases of norms"
 
 
 def swapped_halves(heads: int) -> Transform:
@@ -89,12 +85,7 @@ class NanoChat(Weightless, name="nanochat", variant="nanochat-style"):
         **same("final_logit_softcapping"),
         "rope_parameters": Field("rope_parameters", normed_after, ROPE.write),
     }
-    always = {
-        **LlamaLike.always,
-        "feed_forward": "mlp",
-        "qk_norm": "head",
-        **EMBEDDING_NORM,
-    }
+    always = {**LlamaLike.always, "feed_forward": "mlp", "qk_norm": "head", **EMBEDDING_NORM}
     body = {**LlamaLike.body, "embedding_norm": "embedding_norm"}
     layer = {
         "self_attn.q_proj": ("self_attn.q_proj", lambda config: swapped_halves(config.num_attention_heads)),
