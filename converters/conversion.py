@@ -167,7 +167,9 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
     source = plain_model(source, ConversionError)
     if origin is not None and origin not in NATIVE and origin not in CONVERTERS:
         raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
-    if is_native(source, origin) and not is_weights_alone(source):
+    of_path = isinstance(source, str | os.PathLike)
+    only_weights = Path(source).is_file() if of_path else not isinstance(source, PreTrainedModel)
+    if is_native(source, origin) and not only_weights:
         if prefix:
             raise ConversionError(f"prefix={prefix!r} was given; transformers' own classes are converted whole")
         if unknown := next((name for name in hints if name != "task"), None):
@@ -232,10 +234,3 @@ def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[s
     key_map = CONVERTERS.get(origin).plan_back(type(model), model.config)
     parameters = {name: value.detach() for name, value in model.named_parameters()}
     return {key: value.clone() for key, value in key_map.backward(parameters).items()}
-
-
-def is_weights_alone(source: Source) -> bool:
-    """Whether a source holds tensors and no configuration of transformers."""
-    if isinstance(source, str | os.PathLike):
-        return Path(source).is_file()
-    return not isinstance(source, PreTrainedModel)

@@ -249,22 +249,17 @@ def measured(report: ExportReport, target: Target) -> str:
         return "The export was not compared with the original."
     double = "" if found.float64 is None else f", {found.float64:.1e} in float64"
     where = target.run_in("transformer-zoo")
-    where = f"{where[0].upper()}{where[1:]}"
-    return (
-        f"{where} and compared on {found.batches} random {target.compared_on}, `{report.output}` differs from the "
-        f"original by at most {found.float32:.1e} in float32{double}, where the largest value is {found.largest:.2g}."
-        f"{decoding(found)}{rounding(found)}"
+    text = (
+        f"{where[0].upper()}{where[1:]} and compared on {found.batches} random {target.compared_on}, `{report.output}` "
+        f"differs from the original by at most {found.float32:.1e} in float32{double}, where the largest value is "
+        f"{found.largest:.2g}.{decoding(found)}"
     )
-
-
-def rounding(found: Difference) -> str:
-    cost = found.perplexities
-    if cost is None:
-        return ""
-    return (
-        f" On {cost.tokens} tokens that the original wrote by its own probabilities, its perplexity is "
-        f"{cost.original:.4g}, that of the rounded weights {cost.rounded:.4g}."
-    )
+    if (cost := found.perplexities) is not None:
+        text += (
+            f" On {cost.tokens} tokens that the original wrote by its own probabilities, its perplexity is "
+            f"{cost.original:.4g}, that of the rounded weights {cost.rounded:.4g}."
+        )
+    return text
 
 
 def decoding(found: Difference) -> str:

@@ -156,11 +156,6 @@ def draw_tokens(length: int, size: int, special: Collection[int | None], generat
     return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
 
 
-def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Name inputs by batch and argument."""
-    return {f"{batch}.{name}": tensor.clone() for batch, given in batches.items() for name, tensor in given.items()}
-
-
 LARGEST_IN_DOUBLE = 500_000_000  # Up to how many parameters a model is compared in float64 as well
 
 EXACT = 2e-5
@@ -235,9 +230,10 @@ def verify(
     if in_process:
         theirs = {dtype: fresh.compute(fresh.load(request, dtype), request, inputs) for dtype in dtypes}
     else:
-        failed = "the exported model cannot be loaded and run without the zoo"
-        found = run_alone(request, inputs, failed, HF_HUB_OFFLINE="1")
-        theirs = {dtype: below(found, dtype) for dtype in dtypes}
+        failed, theirs = "the exported model cannot be loaded and run without the zoo", {dtype: {} for dtype in dtypes}
+        for key, tensor in run_alone(request, inputs, failed, HF_HUB_OFFLINE="1").items():
+            dtype, _, name = key.partition(".")
+            theirs[dtype][name] = tensor
     theirs = {dtype: only_real(answers, batches, task_of(model)) for dtype, answers in theirs.items()}
     return judge(lambda dtype: answers_of(in_dtype(model, dtype), model), theirs)
 
@@ -266,12 +262,8 @@ def questions(model: ZooPreTrainedModel) -> tuple[dict[str, dict[str, Tensor]], 
         "steps": dict.fromkeys(long if on_cache else (), STEPS),
         "batches": {batch: list(given) for batch, given in batches.items()},
     }
-    return batches, flat(batches), asked
-
-
-def below(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """Tensors with names that begin with a prefix, without the prefix."""
-    return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
+    inputs = {f"{batch}.{name}": tensor.clone() for batch, given in batches.items() for name, tensor in given.items()}
+    return batches, inputs, asked
 
 
 def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, **environment: str) -> dict[str, Tensor]:

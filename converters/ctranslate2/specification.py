@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers.utils import CONFIG_NAME
 
 from zoo.base.files import read_json
@@ -102,19 +101,15 @@ def _common(config: ZooConfig) -> dict[str, Any]:
 def _set_embedding(embedding: Any, spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
     embedding.weight = state[f"{prefix}embed_tokens.weight"]
     spec.scale_embeddings = config.scale_embedding
-    if config.position in ABSOLUTE:
-        spec.position_encodings.encodings = position_table(prefix, config, state)
+    if config.position in TABLE_POSITIONS:
+        spec.position_encodings.encodings = state[f"{prefix}position.weight"]
+    elif config.position in ABSOLUTE:
+        rows = max(config.max_position_embeddings, SHORTEST_TABLE)
+        zeros = torch.zeros(1, rows, config.hidden_size)
+        table = POSITIONS.get(config.position)(config).embed(zeros, torch.arange(rows)[None])[0]
+        spec.position_encodings.encodings = table
     if config.embedding_norm:
         _set_norm(spec.layernorm_embedding, state, f"{prefix}embedding_norm")
-
-
-def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
-    """Position vectors that are added to embeddings, (rows, hidden_size), of the stack with this prefix."""
-    if config.position in TABLE_POSITIONS:
-        return state[f"{prefix}position.weight"]
-    rows = max(config.max_position_embeddings, SHORTEST_TABLE)
-    zeros = torch.zeros(1, rows, config.hidden_size)
-    return POSITIONS.get(config.position)(config).embed(zeros, torch.arange(rows)[None])[0]
 
 
 def _set_stack(spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
@@ -133,16 +128,15 @@ def _set_stack(spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
 
 def _set_layer(layer: Any, prefix: str, config: ZooConfig, state: State) -> None:
     _set_attention(layer.self_attention, f"{prefix}self_attn.", config, state, fused="qkv")
-    feed_forward = layer.ffn
     gated = config.feed_forward == "gated"
-    _set_linear(feed_forward.linear_0, state, f"{prefix}mlp.{'gate' if gated else 'up'}_proj")
+    _set_linear(layer.ffn.linear_0, state, f"{prefix}mlp.{'gate' if gated else 'up'}_proj")
     if gated:
-        _set_linear(feed_forward.linear_0_noact, state, f"{prefix}mlp.up_proj")
-    _set_linear(feed_forward.linear_1, state, f"{prefix}mlp.down_proj")
-    cross = config.add_cross_attention
-    if cross:
+        _set_linear(layer.ffn.linear_0_noact, state, f"{prefix}mlp.up_proj")
+    _set_linear(layer.ffn.linear_1, state, f"{prefix}mlp.down_proj")
+    parts = {"self_attn": layer.self_attention, "mlp": layer.ffn}
+    if config.add_cross_attention:
         _set_attention(layer.attention, f"{prefix}cross_attn.", config, state, fused="kv")
-    slot = "norm_in" if config.norm_placement == "pre" else "norm_out"
+        parts["cross_attn"] = layer.attention
     if config.parallel_residual:
         norms = {"residual.norm_in": layer.shared_layer_norm}
     elif config.norm_placement == "sandwich":
@@ -153,11 +147,7 @@ def _set_layer(layer: Any, prefix: str, config: ZooConfig, state: State) -> None
             "mlp_residual.norm_branch": layer.post_feedforward_layer_norm,
         }
     else:
-        parts = {
-            "self_attn": layer.self_attention,
-            "mlp": layer.ffn,
-            **({"cross_attn": layer.attention} if cross else {}),
-        }
+        slot = "norm_in" if config.norm_placement == "pre" else "norm_out"
         norms = {f"{name}_residual.{slot}": part.layer_norm for name, part in parts.items()}
     for name, norm in norms.items():
         _set_norm(norm, state, f"{prefix}{name}")
@@ -205,7 +195,10 @@ def write_ctranslate2(
         spec.config.decoder_start_token = vocabularies.target[int(config.decoder_start_token_id or 0)]
     else:
         spec.register_vocabulary(list(vocabularies.source))
-    name_special(spec, config, vocabularies.target if config.stack != "encoder" else vocabularies.source)
+    tokens, ends = vocabularies.target if config.stack != "encoder" else vocabularies.source, ends_of(config)
+    first = next((number for number in (config.bos_token_id, *ends, 0) if number is not None), 0)
+    spec.config.bos_token, spec.config.eos_token = tokens[first], tokens[ends[0] or 0]
+    spec.config.unk_token = next((one for one in ("[UNK]", "<unk>") if one in tokens), tokens[config.pad_token_id or 0])
     spec.config.layer_norm_epsilon = config.layer_norm_eps
     spec.validate()
     spec.optimize(quantization=dtype)
@@ -214,13 +207,3 @@ def write_ctranslate2(
     own = json.loads(model.config.to_json_string(use_diff=False)) | {"architectures": [type(model).__name__]}
     change_config(folder, {**own, **read_json(folder / CONFIG_NAME)})
     save_generation(model, folder)
-
-
-def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
-    """Find the tokens of begin, end, and unknown words."""
-    ends = ends_of(config)
-    first = next((number for number in (config.bos_token_id, *ends, 0) if number is not None), 0)
-    spec.config.bos_token = tokens[first]
-    spec.config.eos_token = tokens[ends[0] if ends[0] is not None else 0]
-    pad = config.pad_token_id if config.pad_token_id is not None else 0
-    spec.config.unk_token = next((token for token in ("[UNK]", "<unk>") if token in tokens), tokens[pad])

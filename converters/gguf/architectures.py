@@ -22,8 +22,8 @@ from zoo.models.parts import PART_FIELDS
 from zoo.registry import Task
 
 from ..errors import require
-from ..native.declared import NATIVE
-from ..native.decoders import rope_tables, rotated_columns
+from ..native.declared import NATIVE, same
+from ..native.decoders import rope_tables, rotated_columns, with_both_kinds
 from ..symmetries.base import State, change, scale
 from ..verification import ROUNDING, ends_of
 from . import weights
@@ -95,7 +95,9 @@ class Architecture:
             found.append(f"num_hidden_layers={depth}, by which it takes it for another model")
         if len(ends := ends_of(config)) > len(ENDS):
             found.append(f"eos_token_id={ends}, it has {len(ENDS)} ends at most")
-        return found + self.differs(config) + scaled_rotation(config)
+        tables = rope_tables(config.rope_parameters) if config.position.startswith("rotary") else []
+        kinds = {rope.get("rope_type", "default") for rope in tables} - {"default"}
+        return [*found, *self.differs(config), *(f"rope_type={kind!r}, it has 'default'" for kind in sorted(kinds))]
 
     def numbers(self, config: ZooConfig) -> dict[str, Any]:
         """Everything that it reads of the settings, as `metadata`."""
@@ -154,20 +156,6 @@ def window_period(config: ZooConfig) -> int | None:
     return period([config.window_of_layer(layer) is not None for layer in range(config.num_hidden_layers)])
 
 
-def scaled_rotation(config: ZooConfig) -> list[str]:
-    """Scalings of rotary positions that the file cannot express."""
-    if not config.position.startswith("rotary"):
-        return []
-    kinds = {rope.get("rope_type", "default") for rope in rope_tables(config.rope_parameters)} - {"default"}
-    return [f"rope_type={kind!r}, it has 'default'" for kind in sorted(kinds)]
-
-
-def base_of(config: ZooConfig, kind: str) -> Any:
-    """The base of rotations in layers of a kind."""
-    rope = config.rope_parameters
-    return rope.get(kind, rope)["rope_theta"]
-
-
 def key_heads(config: ZooConfig) -> list[int]:
     """How many key heads each layer has; llama.cpp knows layers of convolutions by having none."""
     return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.types_of_layers()]
@@ -189,20 +177,10 @@ def unlike_qwen3_next(config: ZooConfig) -> list[str]:
     return found
 
 
-def unbounded(config: ZooConfig) -> list[str]:
-    """Find bounds that are None, where Gemma 2 has numbers."""
-    return [f"{name}=None, it has a number" for name in SOFTCAPS if getattr(config, name) is None]
-
-
-def without_query_rank(config: ZooConfig) -> list[str]:
-    """Find queries that are projected from the token itself, which its architecture lacks."""
-    return [] if setting(config, "q_lora_rank") else ["q_lora_rank=0, it has a positive number"]
-
-
-SOFTCAPS: Metadata = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+SOFTCAPS: Metadata = same("attn_logit_softcapping", "final_logit_softcapping")
 ROTATIONS: Metadata = {
-    "rope_freq_base": lambda config: base_of(config, "full_attention"),
-    "rope_freq_base_swa": lambda config: base_of(config, "sliding_attention"),
+    "rope_freq_base": lambda config: with_both_kinds(config)["full_attention"]["rope_theta"],
+    "rope_freq_base_swa": lambda config: with_both_kinds(config)["sliding_attention"]["rope_theta"],
 }
 EXPERTS: Metadata = {
     "expert_count": "num_experts",
@@ -269,11 +247,16 @@ def fold_scale(projection: str) -> weights.Change:
 GELU: dict[str, Any] = {"activations": ("gelu_new", "gelu_pytorch_tanh"), "tolerance": TABLED}
 JOINED = {**GELU, "changes": (weights.grouped("query_key_value"),)}
 WHOLE_HEADS = {"head_dim": lambda config: config.hidden_size // config.num_attention_heads}  # As wide as the model
-TIED, BIASLESS, SUMMED = {"tie_word_embeddings": True}, {"attention_bias": False}, {"norm_topk_prob": True}
+BIASED, BIASLESS, PARALLEL = {"attention_bias": True}, {"attention_bias": False}, {"parallel_residual": True}
+TIED, SUMMED, OLMO = (
+    {"tie_word_embeddings": True, **BIASLESS},
+    {"norm_topk_prob": True, **BIASLESS},
+    {**BIASLESS, **WHOLE_HEADS},
+)
 DEEPSEEK: dict[str, Any] = {
     "changes": (weights.unpacked_latent, weights.stacked_experts),
     "only": {"position": "rotary-interleaved", **BIASLESS},
-    "differs": without_query_rank,
+    "differs": lambda config: [] if setting(config, "q_lora_rank") else ["q_lora_rank=0, it has a positive number"],
     "other_depths": (26, 27),
 }
 
@@ -281,23 +264,21 @@ ARCHITECTURES = (
     Architecture("llama", "llama", changes=(weights.interleaved,)),
     Architecture("llama", "mixtral", changes=(weights.interleaved, weights.stacked_experts), metadata=EXPERTS),
     Architecture("qwen3", "qwen3", only=BIASLESS),
-    Architecture(
-        "qwen3moe", "qwen3_moe", changes=(weights.stacked_experts,), metadata=EXPERTS, only={**SUMMED, **BIASLESS}
-    ),
+    Architecture("qwen3moe", "qwen3_moe", changes=(weights.stacked_experts,), metadata=EXPERTS, only=SUMMED),
     Architecture(
         "smollm3", "smollm3", changes=(weights.interleaved,), positionless=4, only={**BIASLESS, "mlp_bias": False}
     ),
-    Architecture("olmo2", "olmo2", output=True, only={**BIASLESS, **WHOLE_HEADS}),
-    Architecture("olmo2", "olmo3", windows=True, output=True, only={**BIASLESS, **WHOLE_HEADS}),
-    Architecture("gemma", "gemma", changes=(weights.centred,), only={**TIED, **BIASLESS}, **GELU),
+    Architecture("olmo2", "olmo2", output=True, only=OLMO),
+    Architecture("olmo2", "olmo3", windows=True, output=True, only=OLMO),
+    Architecture("gemma", "gemma", changes=(weights.centred,), only=TIED, **GELU),
     Architecture(
         "gemma2",
         "gemma2",
         changes=(weights.centred, fold_scale("q_proj")),
         metadata=SOFTCAPS,
         windows=True,
-        only={**TIED, **BIASLESS},
-        differs=unbounded,
+        only=TIED,
+        differs=lambda config: [f"{cap}=None, it has a number" for cap in SOFTCAPS if getattr(config, cap) is None],
         other_depths=(46,),
         **GELU,
     ),
@@ -312,15 +293,8 @@ ARCHITECTURES = (
         **GELU,
     ),
     Architecture("gpt2", "gpt2", changes=(weights.transposed,), **GELU),
-    Architecture("falcon", "falcon", only={"parallel_residual": True, **BIASLESS}, **JOINED),
-    Architecture(
-        "gptneox",
-        "gpt_neox",
-        metadata={"parallel_residual": "parallel_residual"},
-        output=True,
-        only={"attention_bias": True},
-        **JOINED,
-    ),
+    Architecture("falcon", "falcon", only={**PARALLEL, **BIASLESS}, **JOINED),
+    Architecture("gptneox", "gpt_neox", metadata=same(*PARALLEL), output=True, only=BIASED, **JOINED),
     Architecture("bloom", "bloom", **JOINED),
     Architecture("phi2", "phi", output=True, **GELU),
     Architecture(
@@ -329,7 +303,7 @@ ARCHITECTURES = (
         tolerance=SMALL_NORMS,
         changes=(weights.centred, weights.delta_projections, weights.squeezed, weights.stacked_experts),
         metadata=DELTA_RULE,
-        only={**BIASLESS, **SUMMED},
+        only=SUMMED,
         differs=unlike_qwen3_next,
     ),
     Architecture(
@@ -342,7 +316,7 @@ ARCHITECTURES = (
         metadata=EXPERTS,
         windows=True,
         output=True,
-        only={"attention_bias": True, "swiglu_alpha": 1.702, "swiglu_limit": 7.0},
+        only={**BIASED, "swiglu_alpha": 1.702, "swiglu_limit": 7.0},
     ),
     Architecture("deepseek2", "deepseek_v3", metadata=LATENT_EXPERTS, **DEEPSEEK),
     Architecture("deepseek2", "youtu", metadata=DENSE_LATENT, **DEEPSEEK),

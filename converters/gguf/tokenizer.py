@@ -51,19 +51,15 @@ def read_tokenizer(folder: Path | None, config: ZooConfig) -> Entries:
             problems.append(f"the normalizer {saved['normalizer']['type']}")
         if reader is None or problems:
             refuse(problems)
-        return {**reader(saved, special_ids(config), config.vocab_size), **chat_template(folder)}
+        entries = reader(saved, special_ids(config), config.vocab_size)
+        template = AutoTokenizer.from_pretrained(folder).chat_template  # several by name, or none
+        if isinstance(template, dict):
+            template = [{"name": name, "template": text} for name, text in template.items()]
+        return {**entries, **({"chat_template": template} if template else {})}
     except ExportError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise CheckpointError(f"{folder / TOKENIZER_FILE} cannot be read: {error!r}") from error
-
-
-def chat_template(folder: Path) -> Entries:
-    """The template of conversations, or several by name; nothing without one."""
-    found = AutoTokenizer.from_pretrained(folder).chat_template
-    if isinstance(found, dict):
-        found = [{"name": name, "template": template} for name, template in found.items()]
-    return {"chat_template": found} if found else {}
 
 
 def refuse(problems: list[str]) -> NoReturn:

@@ -71,18 +71,17 @@ class ComputeIn(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Observation:
-    """Outputs of a native model."""
+    """Outputs of a native model, and how a converted one is compared with them."""
 
-    name: str
-    inputs: dict[str, Tensor]  # A batch of three rows: not padded, padded on the right, padded on the left
-    output: str  # Where the outputs are: "logits" or "last_hidden_state"
     values: Tensor
-    growths: tuple[Growth, ...]  # The same while texts grow
+    run: Callable[[ZooPreTrainedModel], Tensor]  # Computes them in a converted model
+    worst: Callable[[Tensor], dict[str, float]]  # Largest differences by the kind of inputs, a phrase
 
 
-def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> Observation | None:
+def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> list[Observation]:
+    """Let a native model read a batch, and texts that grow; nothing where it has no weights yet."""
     if any(parameter.is_meta for parameter in native.parameters()):
-        return None
+        return []
     inputs = sample(config, task)
     try:
         if POSITIONS.get(config.position).changes_after(config) is not None:
@@ -100,10 +99,18 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
             values[-1, tokens] = compute(native, only_tokens(inputs, config), config, output)[0]
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
         raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {first_line(error)}") from error
-    return Observation(type(native).__name__, inputs, output, values, observe_growth(native, config, task, output))
+
+    def by_row(distance: Tensor) -> dict[str, float]:
+        if distance.ndim == 3 and "decoder_input_ids" not in inputs:
+            distance = distance.masked_fill(inputs["attention_mask"][..., None] == 0, 0.0)
+        return dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
+
+    batch = Observation(values, lambda model: compute(model, inputs, config, output), by_row)
+    return [batch, *observe_growth(native, config, task, output)]
 
 
 def sample(config: ZooConfig, task: str) -> dict[str, Tensor]:
+    """A batch of three rows: not padded, padded on the right, padded on the left."""
     generator = torch.Generator().manual_seed(0)
     # Beyond, the native model rotates a row by the length of the longest one.
     changes = POSITIONS.get(config.position).changes_after(config)
@@ -154,62 +161,33 @@ def computing(model: PreTrainedModel) -> Iterator[None]:
             config._experts_implementation = implementation
 
 
-def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
+def require_same(name: str, seen: list[Observation], model: ZooPreTrainedModel) -> None:
+    for one in seen:
+        ours = one.run(model)
+        distance = (ours - one.values).abs().masked_fill(~one.values.isfinite(), 0.0)
+        differences = one.worst(distance.nan_to_num(nan=torch.inf, posinf=torch.inf))  # where ours are not finite
+        side = max(differences, key=lambda row: differences[row])
+        finite = one.values[one.values.isfinite()]
 
-    def by_row(ours: Tensor) -> dict[str, float]:
-        distance = apart(ours, seen.values)
-        if distance.ndim == 3 and "decoder_input_ids" not in seen.inputs:
-            distance = distance.masked_fill(seen.inputs["attention_mask"][..., None] == 0, 0.0)
-        return dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
+        def noise(one: Observation = one, ours: Tensor = ours) -> float:
+            with ComputeIn(torch.float64):
+                precise = one.run(model)
+            return float((ours.double() - precise.double()).nan_to_num().abs().max())
 
-    require_close(seen.name, seen.values, lambda: compute(model, seen.inputs, model.config, seen.output), by_row)
-    for growth in seen.growths:
-        require_same_growth(seen.name, growth, model, seen.output)
-
-
-def apart(ours: Tensor, values: Tensor) -> Tensor:
-    """How far outputs are from the native ones, where those are finite; infinitely where ours are not."""
-    distance = (ours - values).abs().masked_fill(~values.isfinite(), 0.0)
-    return distance.nan_to_num(nan=torch.inf, posinf=torch.inf)
-
-
-def require_close(
-    name: str, values: Tensor, run: Callable[[], Tensor], distances: Callable[[Tensor], dict[str, float]]
-) -> None:
-    ours = run()
-    differences = distances(ours)
-    side = max(differences, key=lambda row: differences[row])
-    finite = values[values.isfinite()]
-
-    def noise() -> float:
-        with ComputeIn(torch.float64):
-            precise = run()
-        return float((ours.double() - precise.double()).nan_to_num().abs().max())
-
-    allowed = explained(differences[side], float(finite.abs().max()) if finite.numel() else 0.0, noise)
-    if not differences[side] <= allowed:
-        raise DifferentOutputsError(name, differences[side], allowed, side)
+        allowed = explained(differences[side], float(finite.abs().max()) if finite.numel() else 0.0, noise)
+        if not differences[side] <= allowed:
+            raise DifferentOutputsError(name, differences[side], allowed, side)
 
 
 PROMPT = 4  # Tokens of the shortest prompt
 
 
-@dataclass(frozen=True)
-class Growth:
-    """Outputs of a native model while a text grows."""
-
-    inputs: dict[str, Tensor]  # The whole text, and what encoders read. *Shape:* (1, length), (1, source_len)
-    text: str  # Which of the inputs grows
-    lengths: range  # At how many tokens the outputs were taken, one after another
-    values: Tensor
-
-
-def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> tuple[Growth, ...]:
+def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> list[Observation]:
     """Let a native model read texts that grow, without its cache."""
     points, writes = turning_points(config), task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
     lengths = all_lengths(config, points, native.num_parameters()) if writes or points else ()
     at_once = writes and "positions" not in points.values()  # outputs of a token depend on no later ones
-    return tuple(grow(native, config, output, each, at_once=at_once) for each in lengths)
+    return [grow(native, config, output, each, at_once=at_once) for each in lengths]
 
 
 def all_lengths(config: ZooConfig, points: Mapping[int, str], num_parameters: int) -> Iterator[range]:
@@ -229,52 +207,41 @@ def all_lengths(config: ZooConfig, points: Mapping[int, str], num_parameters: in
             yield range(start, start + STEPS + 1)
 
 
-def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range, *, at_once: bool) -> Growth:
-    """Let a native model read one text that grows. Arguments as for `observe_growth` and [`Growth`][]."""
+def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range, *, at_once: bool) -> Observation:
+    """Let a native model read one text that grows to some lengths; a converted one does on its cache."""
     generator = torch.Generator().manual_seed(0)
     text, inputs = "input_ids", dict[str, Tensor]()
     if config.stack == "encoder-decoder":
         inputs, text = draw_text(config, text, 1, PROMPT, generator), "decoder_input_ids"
     inputs |= draw_text(config, text, 1, lengths[-1], generator)
+
+    def read(model: PreTrainedModel, length: int) -> Tensor:
+        outputs = compute(model, {**inputs, text: inputs[text][:, :length]}, config, output)
+        return outputs if outputs.ndim == 2 else outputs[:, -1]
+
+    def run(model: ZooPreTrainedModel) -> Tensor:
+        if model.can_generate():
+            return generated(model, inputs, text, lengths)
+        return torch.cat([read(model, length) for length in lengths])
+
     if at_once:
         values = compute(native, inputs, config, output)[0, [length - 1 for length in lengths]]
     else:
-        values = torch.cat([last(compute(native, cut(inputs, text, n), config, output)) for n in lengths])
-        compute(native, cut(inputs, text, 1), config, output)  # as in `observe`
-    return Growth(inputs, text, lengths, values)
-
-
-def cut(inputs: dict[str, Tensor], text: str, length: int) -> dict[str, Tensor]:
-    return {**inputs, text: inputs[text][:, :length]}
-
-
-def last(outputs: Tensor) -> Tensor:
-    """Outputs, (1, seq_len, size) or (1, size), at the last position."""
-    return outputs if outputs.ndim == 2 else outputs[:, -1]
-
-
-def require_same_growth(name: str, growth: Growth, model: ZooPreTrainedModel, output: str) -> None:
-    """Require a converted model to compute on its cache what the native one did without."""
-    side = f"that grow from {growth.lengths[0]} to {growth.lengths[-1]} tokens"
-
-    def run() -> Tensor:
-        if model.can_generate():
-            return generated(model, growth)
-        found = (compute(model, cut(growth.inputs, growth.text, n), model.config, output) for n in growth.lengths)
-        return torch.cat([last(outputs) for outputs in found])
-
-    require_close(name, growth.values, run, lambda ours: {side: float(apart(ours, growth.values).max())})
+        values = torch.cat([read(native, length) for length in lengths])
+        read(native, 1)  # as in `observe`
+    side = f"that grow from {lengths[0]} to {lengths[-1]} tokens"
+    return Observation(values, run, lambda distance: {side: float(distance.max())})
 
 
 @torch.no_grad()
-def generated(model: Any, growth: Growth) -> Tensor:
+def generated(model: Any, inputs: dict[str, Tensor], grows: str, lengths: range) -> Tensor:
     """Scores of the next token after a prompt, then of one more token on the cache each. *Shape:* (STEPS + 1, size)."""
-    inputs = {field: ids.to(model.device) for field, ids in growth.inputs.items()}
-    text, given, found = inputs.pop(growth.text), {}, []
+    inputs = {field: ids.to(model.device) for field, ids in inputs.items()}
+    text, given, found = inputs.pop(grows), {}, []
     with computing(model):
         if inputs:
             given["encoder_outputs"] = model.get_encoder()(**inputs)
-        for length in growth.lengths:
+        for length in lengths:
             options = {"use_cache": True, "next_sequence_length": 1 if CACHE_NAME in given else None}
             step = model.prepare_inputs_for_generation(text[:, :length], **given, **options)
             outputs = model(**step, return_dict=True)

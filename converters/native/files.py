@@ -30,20 +30,9 @@ from ..errors import ConversionError, ExportError, LostInputWarning, UnsafeFileE
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (
-    TOKENIZER_FILE,
-    TOKENIZER_CONFIG,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "source.spm",
-    "target.spm",
-    "target_vocab.json",
-    "spiece.model",
-    "tokenizer.model",
-    "sentencepiece.bpe.model",
+    *(TOKENIZER_FILE, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json"),
+    *("merges.txt", "chat_template.jinja", "source.spm", "target.spm", "target_vocab.json", "spiece.model"),
+    *("tokenizer.model", "sentencepiece.bpe.model"),
 )
 """Files by which a tokenizer of any class is recognised."""
 
@@ -61,7 +50,8 @@ def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> li
             continue
         (out / prefix).mkdir(exist_ok=True)
         tokenizer = load_tokenizer(folder / prefix)
-        if tokenizer is not None and not names_its_class(folder / prefix):
+        names_its_class = "tokenizer_class" in read_mapping(folder / prefix / TOKENIZER_CONFIG)  # else the model does
+        if tokenizer is not None and not ((folder / prefix / TOKENIZER_FILE).is_file() and names_its_class):
             files = {Path(file) for file in tokenizer.save_pretrained(out / prefix)}
             names = sorted(file.relative_to(out / prefix).as_posix() for file in files if file.is_file())
         for name in names:
@@ -92,11 +82,6 @@ def complete(file: Path, tokenizer: Any, settings: dict[str, Any]) -> None:
                 settings = {**settings, name: getattr(tokenizer, name)}
     if settings:
         file.write_text(json.dumps({**saved, **settings}, indent=2) + "\n", encoding="utf-8")
-
-
-def names_its_class(folder: Path) -> bool:
-    """Whether a tokenizer's own files define how to load it; if not, the model type does."""
-    return (folder / TOKENIZER_FILE).is_file() and "tokenizer_class" in read_mapping(folder / TOKENIZER_CONFIG)
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -227,15 +212,14 @@ def require_inside(path: Path, folder: Path) -> Path:
 
 
 def tensors_of(path: Path) -> Iterator[tuple[str, Tensor]]:
-    if path.suffix != ".safetensors":
-        pickled = read_pickled(path, mmap=True)
-        shared: dict[Any, Tensor] = {}
-        for name in list(pickled):
-            tensor = pickled.pop(name)
-            storage = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-            place = (storage, tensor.shape, tensor.stride())  # of a square matrix, a transpose has the same shape
-            if place not in shared:
-                shared[place] = tensor.clone()
-            yield name, shared[place]
+    if path.suffix == ".safetensors":
+        yield from read_safetensors(path)
         return
-    yield from read_safetensors(path)
+    pickled, shared = read_pickled(path, mmap=True), dict[Any, Tensor]()
+    for name in list(pickled):
+        tensor = pickled.pop(name)
+        storage = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+        place = (storage, tensor.shape, tensor.stride())  # of a square matrix, a transpose has the same shape
+        if place not in shared:
+            shared[place] = tensor.clone()
+        yield name, shared[place]

@@ -158,8 +158,8 @@ def convert_native(
         native, copies = open_folder(folder, found, config, task), False
     generation = copy.deepcopy(getattr(native, "generation_config", None))
     config, state = describe(found, native.config, native.state_dict(), task)
-    seen = observe(native, config, task, found.output(config, task))
-    state = {name: value.clone() for name, value in state.items()} if copies else state
+    name, seen = type(native).__name__, observe(native, config, task, found.output(config, task))
+    state = {key: value.clone() for key, value in state.items()} if copies else state
     left = weakref.ref(native)
     del native
     if not copies and left() is not None:  # part of a cycle; weights are to be freed one by one while they are renamed
@@ -168,8 +168,7 @@ def convert_native(
         model = model_with(config, task, found.key_map(config, task).forward(state, consume=True))
     except RuntimeError as error:
         raise ConversionError(f"weights of this {found.name} model do not fit its configuration: {error}") from error
-    if seen is not None:
-        require_same(seen, model)
+    require_same(name, seen, model)
     if generation is not None and model.can_generate():
         model.generation_config = generation
     return model

@@ -161,7 +161,8 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
             continue
         taken = first_step(current, field, options, task)
         if not taken:
-            obstacles.append((reasons or {}).get(field) or phrase(field, given, options))
+            has = " or ".join(map(repr, options))
+            obstacles.append((reasons or {}).get(field) or f"{field}={given!r}, it has {has}")
             continue
         steps.extend(taken)
         last = taken[-1]
@@ -194,11 +195,6 @@ def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
     if callable(need):
         need = need(config)
     return need if isinstance(need, tuple) else (need,)
-
-
-def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
-    """State that a setting is not among what a class has."""
-    return f"{field}={given!r}, it has {' or '.join(repr(option) for option in options)}"
 
 
 def canonical(config: ZooConfig) -> ZooConfig:

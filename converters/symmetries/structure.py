@@ -41,9 +41,9 @@ class SettingOnly(Symmetry):
 
     name: str
     field: str
-    summary: str
     given: tuple[Any, ...]
     result: Any
+    summary: str
     rank: int = 0
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -54,25 +54,15 @@ class SettingOnly(Symmetry):
         return state
 
 
-UNTIE_OUTPUT = SettingOnly(
-    "untie-output", "tie_word_embeddings", "output projection stored apart from the embedding", (True,), False
-)
-SEPARATE_EMBEDDINGS = SettingOnly(
-    "separate-embeddings",
-    "share_encoder_decoder_embeddings",
-    "source and target embedding stored apart",
-    (True,),
-    False,
-    rank=30,
-)
-IGNORE_BLIND_ROWS = SettingOnly(  # no class of transformers promises anything for queries that see no key
-    "ignore-blind-rows",
-    "attention",
-    "queries that see no key at all are left to the class, everything else stays",
-    ("masked-rows-uniform", "masked-rows-nan"),
-    "multi-head",
-    rank=10,
-)
+SHARED, MASKED = "share_encoder_decoder_embeddings", ("masked-rows-uniform", "masked-rows-nan")
+UNTIED = "output projection stored apart from the embedding"
+BLIND = "queries that see no key at all are left to the class, everything else stays"  # which promises nothing there
+for _one in (
+    SettingOnly("untie-output", "tie_word_embeddings", (True,), False, UNTIED),
+    SettingOnly("separate-embeddings", SHARED, (True,), False, "source and target embedding stored apart", 30),
+    SettingOnly("ignore-blind-rows", "attention", MASKED, "multi-head", BLIND, 10),
+):
+    SYMMETRIES.register(_one.name, _one, module=__name__)
 
 
 class ZeroTokenTypes(Symmetry, name="zero-token-types", rank=15, field="type_vocab_size"):
@@ -96,8 +86,8 @@ class ZeroBias(Symmetry):
 
     name: str
     field: str
-    summary: str
     layers: str  # Regular expression of the weights of the layers that lack it
+    summary: str
     rank: int
 
     def fits(self, config: ZooConfig, wanted: Any, task: str) -> bool:
@@ -116,22 +106,17 @@ class ZeroBias(Symmetry):
 
 GATE_OR_QKV = r"_attn\.([qkv]|gate)_proj\.weight$"
 DENSE = r"^transform\.dense\.weight$"
-ZERO_BIASES = {
-    "attention": ("attention_bias", 140, GATE_OR_QKV, "biases of zeros for queries, keys and values"),
-    "attention-out": ("attention_out_bias", 150, r"_attn\.o_proj\.weight$", "biases of zeros for attention's output"),
-    "feed-forward": ("mlp_bias", 160, r"\.mlp\.\w+_proj\.weight$", "biases of zeros for the feed-forward network"),
-    "transform": ("lm_head_transform_bias", 165, DENSE, "a bias of zeros for the transform of the output"),
-    "output": ("lm_head_bias", 40, r"^lm_head\.weight$", "a bias of zeros for the output projection"),
-    "classifier": ("classifier_bias", 200, r"^classifier\.weight$", "a bias of zeros for the classifier"),
-}
-"""Fields by the place of the bias, with the rank, the layers that lack it, and the summary."""
-
-ADDED = [
-    ZeroBias(f"zero-{place}-bias", field, summary, layers, rank)
-    for place, (field, rank, layers, summary) in ZERO_BIASES.items()
-]
-for _one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS, *ADDED):
-    SYMMETRIES.register(_one.name, _one, module=__name__)
+OUT, NETWORK = r"_attn\.o_proj\.weight$", r"\.mlp\.\w+_proj\.weight$"
+for _place, _field, _rank, _layers, _summary in (
+    ("attention", "attention_bias", 140, GATE_OR_QKV, "biases of zeros for queries, keys and values"),
+    ("attention-out", "attention_out_bias", 150, OUT, "biases of zeros for attention's output"),
+    ("feed-forward", "mlp_bias", 160, NETWORK, "biases of zeros for the feed-forward network"),
+    ("transform", "lm_head_transform_bias", 165, DENSE, "a bias of zeros for the transform of the output"),
+    ("output", "lm_head_bias", 40, r"^lm_head\.weight$", "a bias of zeros for the output projection"),
+    ("classifier", "classifier_bias", 200, r"^classifier\.weight$", "a bias of zeros for the classifier"),
+):
+    _bias = ZeroBias(f"zero-{_place}-bias", _field, _layers, _summary, _rank)
+    SYMMETRIES.register(_bias.name, _bias, module=__name__)
 
 
 class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110, field="num_key_value_heads"):
