@@ -43,12 +43,11 @@ SEAM = "zoo.converters.bundle_seam"  # Definitions in the place of registries an
 FILLED = ("zoo.models.pretrained", "BODIES")
 """A table of the modelling file, which is complete when that file has been read."""
 
-REPLACED = (
+REPLACED = (  # Modules with definitions that those of the seam replace
     *("zoo.registry", "zoo.fast.", "zoo.base.errors", "zoo.base.formats"),
     *("zoo.models.fields", "zoo.models.configuration", "zoo.models.context", "zoo.models.validation"),
     "zoo.models.mixers.base",
 )
-"""Modules with definitions that those of the seam replace."""
 
 OPEN = ("sliding_window", "classifier_pooling", "classifier_bias")  # Settings that a bundle has all code for
 EXTRAS = ("num_nextn_predict_layers",)  # Settings of no field that bring code of their own if they are not 0
@@ -158,7 +157,6 @@ def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
 
 
 def auto_map(config: ZooConfig) -> dict[str, str]:
-    """Where transformers finds the classes."""
     found = {auto: f"{MODELING}.{head.__name__}" for auto, head in heads_of(config).items()}
     return {"AutoConfig": f"{CONFIGURATION}.ZooConfig", **found}
 
@@ -178,7 +176,6 @@ def fixed_settings(config: ZooConfig) -> dict[str, Any]:
 
 
 def bundle_files(config: ZooConfig) -> dict[str, str]:
-    """The code that a model needs, by file name."""
     settings = Settings(config, fixed_settings(config))
     seam = set(Shaker(("zoo",)).module(SEAM).definitions)
     if config.mixer_layer_type is not None:
@@ -294,7 +291,6 @@ GUARD = '''    def __setattr__(self, name: str, value: Any) -> None:
 
 
 def registrations(config: ZooConfig, registered: dict[str, Any]) -> str:
-    """Statements that fill the tables of parts."""
     lines, imports = [], []
     for table, part in registered.items():
         definition = part.func if isinstance(part, partial) else part
@@ -328,7 +324,6 @@ SECOND = """The variant {variant!r} of transformer-zoo {version}: parts, layers,
 
 
 def head_of(config: ZooConfig, template: str, **facts: Any) -> str:
-    """Docstring of a file."""
     variant = VARIANTS.get(config.variant)
     facts |= {"version": version("transformer-zoo"), "source": variant.paper or variant.source}
     text = template.format(variant=config.variant, **facts)

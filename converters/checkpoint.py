@@ -42,7 +42,6 @@ class Checkpoint:
 
     @classmethod
     def of(cls, source: Source) -> Checkpoint:
-        """Read the tensors of a module, a state_dict or a file."""
         if isinstance(source, nn.Module):
             found = cls(unwrapped(source.state_dict()), source, type(source).__name__)
         elif isinstance(source, Mapping):
@@ -74,7 +73,6 @@ def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a file, and nothing else."""
     if not path.is_file():
         refuse_word(str(path))
         raise ConversionError(f"{str(path)!r} is no file, nor a folder with a {CONFIG_NAME}{other_content(path)}")
@@ -128,7 +126,6 @@ def refuse_bombs(path: Path) -> None:
 
 
 def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse tensors that claim more elements than the file holds."""
     claims = [
         key for key, value in tensors.items() if value.numel() * value.element_size() > value.untyped_storage().nbytes()
     ]

@@ -30,13 +30,12 @@ Written = tuple[list[int], float]
 DEFAULTS: dict[str, Any] = GenerationConfig._get_default_generation_params()
 """transformers' settings of generation where none are set."""
 
-FOLLOWED = {
+FOLLOWED = {  # Settings of generation that every engine follows, or that change nothing without another model
     *("do_sample", "max_length", "max_new_tokens", "num_return_sequences", "temperature", "top_k", "top_p"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "early_stopping", "use_cache"),
     *("return_dict_in_generate", "output_scores", "output_logits", "transformers_version"),
     *(name for name in DEFAULTS if "assistant" in name or "lookbehind" in name),
 }
-"""Settings of generation that every engine follows, or that change nothing without another model."""
 
 
 def without_tensors(config: ZooConfig) -> Position:
@@ -50,7 +49,6 @@ def without_tensors(config: ZooConfig) -> Position:
 
 
 def is_scored(settings: GenerationConfig) -> bool:
-    """Whether settings of generation ask for scores."""
     return bool(settings.output_scores or settings.output_logits)
 
 
@@ -66,7 +64,6 @@ def unfollowed(settings: GenerationConfig, followed: Collection[str] = ()) -> li
 
 
 def refuse_foreign(engine: str, foreign: Collection[str]) -> None:
-    """Refuse settings of generation that an engine does not follow."""
     if foreign:
         raise ConfigError(f"{engine} does not follow {', '.join(foreign)}; leave it out, or use another engine")
 
@@ -110,12 +107,11 @@ def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) ->
         )
 
 
-UNREAD = (
+UNREAD = (  # Arguments that change outputs, and that exports do not read unless a model names them
     *("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds", "causal_rows"),
     *("position_ids", "decoder_position_ids", "decoder_input_ids", "decoder_attention_mask"),
     *("past_key_values", "cache", "encoder_outputs", "logits_to_keep", "loss_smoothing", "z_loss"),
 )
-"""Arguments that change outputs, and that exports do not read unless a model names them."""
 
 
 def refuse_unread(given: Mapping[str, Any]) -> None:

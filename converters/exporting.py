@@ -159,7 +159,6 @@ def what_works(model: ZooPreTrainedModel, refused: str | None = None) -> str:
 
 
 def export_as(plan: TargetPlan, model: ZooPreTrainedModel, workshop: Path, options: ExportOptions) -> ExportReport:
-    """Write a model for a target, and compare what was written with it."""
     target = find_target(plan.target)
     target.write(model, workshop, plan, options)
     difference = target.check(model, workshop, plan, options)
@@ -243,7 +242,6 @@ def recorded(
 
 
 def measured(report: ExportReport, target: Target) -> str:
-    """Describe what was compared, and what came out."""
     found = report.difference
     if found is None:
         return "The export was not compared with the original."

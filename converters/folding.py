@@ -111,12 +111,11 @@ RANGES = ("WIDTH", "COUNT", "IDS", "TOKEN", "PROBABILITY", "FINITE", "ANY_NUMBER
 FACTS = ("least", "greatest", "positive", "choices", "usual", "decoder_of")
 """Facts of settings that a configuration reads; cards, drawings and exports read the others."""
 
-WITHOUT_SOURCE = {
+WITHOUT_SOURCE = {  # Tests of models in which no decoder reads an encoder's outputs
     f"{owner}encoder_hidden_states is {test}": test == "None"
     for owner in ("", "context.")
     for test in ("None", "not None")
 }
-"""Tests of models in which no decoder reads an encoder's outputs."""
 
 METHODS = {
     "ZooPreTrainedModel": (
@@ -216,11 +215,9 @@ class Folder(BranchFolder):
         return updated_node
 
     def decide_by(self, *settings: str) -> None:
-        """Note settings that decide something in the definition."""
         self.settings.decided.setdefault(self.definition, set()).update(settings)
 
     def has_mixer(self) -> bool:
-        """Whether some layers have no attention."""
         self.decide_by("mixer")
         return self.settings.config.mixer_layer_type is not None
 
@@ -326,7 +323,6 @@ def without_unread(body: Any) -> Any:
 
 
 def decorators(node: cst.ClassDef | cst.FunctionDef) -> list[cst.Decorator]:
-    """Decorators that a bundle keeps."""
     return [one for one in node.decorators if not m.matches(one.decorator, DECORATORS)]
 
 

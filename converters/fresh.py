@@ -13,7 +13,6 @@ class NoZoo:
     """An import hook that makes as if the zoo were not installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Refuse to find the zoo."""
         if name.partition(".")[0] == "zoo":
             raise ModuleNotFoundError(f"No module named {name!r} (an exported model must not need it)", name=name)
 

@@ -42,14 +42,12 @@ class Side:
 
     keys: tuple[str, ...]
 
-    def match(self, key: str) -> Iterator[Values]:
+    def match(self, key: str) -> list[Values]:
         """Find the values of placeholders by which a key is one of these."""
-        for known in self.keys:
-            if (found := pattern(known).fullmatch(key)) is not None:
-                yield tuple(sorted(found.groupdict().items()))
+        found = (pattern(known).fullmatch(key) for known in self.keys)
+        return [tuple(sorted(one.groupdict().items())) for one in found if one is not None]
 
     def has(self, key: str) -> bool:
-        """Whether a key is one of these."""
         return any(pattern(known).fullmatch(key) for known in self.keys)
 
     def write(self, values: Values) -> tuple[str, ...]:
@@ -91,11 +89,10 @@ Keys = Mapping[Any, Any]
 """Modules or weights of another implementation by the zoo's: a name, or names and a transform (or a function that makes
 one of the zoo's configuration). A name without one of the endings `TENSORS` is a module's: its weight and bias."""
 
-TENSORS = (
+TENSORS = (  # Endings of the names of weights
     *(".weight", ".bias", "_bias", "{p}", ".experts.gate_up_proj", ".experts.down_proj", ".sinks", ".A_log"),
     *(".lambda_q1", ".lambda_k1", ".lambda_q2", ".lambda_k2"),
 )
-"""Endings of the names of weights."""
 
 Pair = tuple[str | tuple[str, ...], str | tuple[str, ...], Transform]
 """Keys of another implementation, the zoo's, and the transform between them: a row as `Row.of` reads it."""

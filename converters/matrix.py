@@ -69,7 +69,6 @@ class MatrixRow:
 
 @cache
 def measured() -> Mapping[tuple[str, str, str], float]:
-    """Measured differences by variant, task and target."""
     with MEASURED.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return {(row["variant"], row["task"], row["target"]): float(row["difference"]) for row in rows}
@@ -101,7 +100,6 @@ def matrix_row(name: str, task: str) -> MatrixRow:
 
 
 def small_model(name: str, task: str) -> ZooPreTrainedModel:
-    """Build a small model with random weights, in all of its parameters."""
     return scrambled(build(name, task, seed=0, **sizes(name, task)))
 
 

@@ -29,19 +29,13 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
     UnknownOverrideError.check(*options, valid=OPTIONS, owner=owner)
     from .native.reading import convert_native
 
-    dtype = dtype_of(options.get("dtype"))
+    dtype = options.get("dtype")
+    name = "auto" if dtype is None else str(dtype).removeprefix("torch.")
+    if name not in ("auto", *DTYPES):
+        raise InvalidChoiceError(str(dtype), ["auto", *DTYPES], kind="dtype")
     model = convert_native(folder, task)
-    if dtype is not None:
-        model = model.to(dtype=dtype)
+    if name != "auto":
+        model = model.to(dtype=getattr(torch, name))
     if options.get("attn_implementation") is not None:
         model.set_attn_implementation(options["attn_implementation"])
     return model
-
-
-def dtype_of(given: torch.dtype | str | None) -> torch.dtype | None:
-    name = str(given).removeprefix("torch.")
-    if given is None or name == "auto":
-        return None
-    if name not in DTYPES:
-        raise InvalidChoiceError(str(given), ["auto", *DTYPES], kind="dtype")
-    return getattr(torch, name)

@@ -140,7 +140,6 @@ def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
 
 
 def outputs(model: ZooPreTrainedModel, given: dict[str, Tensor]) -> Tensor:
-    """Outputs of a model for real tokens."""
     result = model(**given)
     found = result.logits if hasattr(result, "logits") else result.last_hidden_state
     if found.ndim == 3 and "decoder_input_ids" not in given:
@@ -167,7 +166,6 @@ def plan_engines(model: ZooPreTrainedModel, names: Iterable[str] | None = None) 
 
 
 def nearest(plans: Iterable[TargetPlan]) -> TargetPlan | None:
-    """The plan with the fewest obstacles, of those with a class for the task."""
     possible = (plan for plan in plans if plan.route is not None)
     return min(possible, key=lambda plan: len(plan.obstacles), default=None)
 

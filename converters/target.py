@@ -7,26 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
+from transformers import PreTrainedModel
 from transformers.utils import CONFIG_NAME
 
 from zoo.base.errors import CheckpointError
-from zoo.models import TASK_CLASSES
+from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.registry import Registry, Task
 
 from .errors import ExportError, require
+from .symmetries import Route
+from .verification import Difference
 from .weights import task_of
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from transformers import PreTrainedModel
-
-    from zoo.models import ZooPreTrainedModel
-
-    from .symmetries import Route
-    from .verification import Difference
 
 
 class Reason(Enum):
@@ -230,7 +223,7 @@ class Target(ABC):
         return f"loaded without {own}"
 
 
-VERBS: dict[str, tuple[str, ...]] = {
+VERBS: dict[str, tuple[str, ...]] = {  # Commands that run an export in its engine, by task
     Task.SEQ2SEQ_LM.value: ("generate", "evaluate"),
     Task.CAUSAL_LM.value: ("generate", "evaluate"),
     Task.MASKED_LM.value: ("evaluate",),
@@ -238,7 +231,6 @@ VERBS: dict[str, tuple[str, ...]] = {
     Task.TOKEN_CLASSIFICATION.value: ("predict", "evaluate"),
     Task.FEATURE_EXTRACTION.value: (),
 }
-"""Commands that run an export in its engine, by task."""
 
 
 class EngineTarget(Target):

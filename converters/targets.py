@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from transformers import PreTrainedModel
 
 from zoo.base.folders import scratch_folder
-from zoo.models import ZooConfig
+from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from .bundle import BundleTarget
@@ -26,12 +27,6 @@ from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .transformers_js.target import TransformersJsTarget
 from .verification import Difference, compare, ends_of
 from .weights import in_dtype, save_settings, task_of
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from zoo.models import ZooPreTrainedModel
-
 
 OVERFLOW = (
     "CTranslate2 4.8 multiplies int8 by oneDNN on AMD's processors. Without VNNI (Zen 3 and before) its sums overflow, "

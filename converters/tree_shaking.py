@@ -200,7 +200,6 @@ class OneFile:
         self.claim(name, definition)
 
     def claim(self, name: str, definition: Place) -> None:
-        """Refuse two definitions of one name."""
         if (other := self.written.setdefault(name, definition)) != definition:
             raise ExportError(
                 f"a bundle is one file, but {' and '.join(sorted((other[0], definition[0])))} both define {name}; "

@@ -151,7 +151,6 @@ def ends_of(config: ZooConfig | GenerationConfig) -> list[Any]:
 
 
 def draw_tokens(length: int, size: int, special: Collection[int | None], generator: torch.Generator) -> list[int]:
-    """Draw ids below a size, without special ones."""
     valid = [number for number in range(size) if number not in special]
     return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
 

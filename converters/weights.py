@@ -67,7 +67,6 @@ def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
 
 
 def change_config(folder: Path, changes: Mapping[str, Any]) -> None:
-    """Change entries of a configuration that was written."""
     path = folder / CONFIG_NAME
     saved = {**read_json(path), **changes}
     path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -34,7 +34,6 @@ def library(module: str = "ctranslate2") -> Any:
 
 
 def sums_overflow() -> bool:
-    """Whether oneDNN's sums of int8 products overflow on this processor."""
     return platform.machine() in ("x86_64", "AMD64") and overflows(ONEDNN)
 
 
@@ -47,14 +46,13 @@ def check_products(compute_type: str) -> None:
         )
 
 
-OPTIONS = {
+OPTIONS = {  # CTranslate2's names of arguments
     "repetition_penalty": "repetition_penalty",
     "no_repeat_ngram_size": "no_repeat_ngram_size",
     "length_penalty": "length_penalty",
     "num_beams": "beam_size",
     "num_return_sequences": "num_hypotheses",
 }
-"""CTranslate2's names of arguments."""
 
 SAMPLING = {"temperature": "sampling_temperature", "top_k": "sampling_topk", "top_p": "sampling_topp"}
 
@@ -97,14 +95,13 @@ def options_of(settings: GenerationConfig, config: ZooConfig) -> dict[str, Any]:
     return found
 
 
-TASKS: Mapping[str, str] = {
+TASKS: Mapping[str, str] = {  # Stack by task. It has no other heads.
     Task.SEQ2SEQ_LM: "encoder-decoder",
     Task.CAUSAL_LM: "decoder",
     Task.FEATURE_EXTRACTION: "encoder",
 }
-"""Stack by task. It has no other heads."""
 
-ACTIVATIONS: Mapping[str, str] = {
+ACTIVATIONS: Mapping[str, str] = {  # Its activations, by transformers' names
     "relu": "RELU",
     "gelu": "GELU",
     "gelu_new": "GELUTanh",
@@ -115,14 +112,12 @@ ACTIVATIONS: Mapping[str, str] = {
     "tanh": "Tanh",
     "sigmoid": "Sigmoid",
 }
-"""Its activations, by transformers' names."""
 
-FREE = (
+FREE = (  # Settings that it expresses with any value
     *("attention_bias", "attention_out_bias", "attention_scale", "head_dim", "mlp_bias", "embedding_norm"),
     *("scale_embedding", "sinusoidal_theta", "relative_attention_num_buckets", "relative_attention_max_distance"),
     *("type_vocab_size", "final_norm"),
 )
-"""Settings that it expresses with any value."""
 
 ABSOLUTE = (*TABLE_POSITIONS, "sinusoidal", "sinusoidal-halves", "none")
 ROTARY = ("rotary", "rotary-interleaved")
@@ -153,13 +148,11 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
 
 
 def rotated(config: ZooConfig) -> int:
-    """How many dimensions of each head are rotated."""
     asked = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
     return asked + asked % 2
 
 
 def obstacles(config: ZooConfig) -> list[str]:
-    """Find obstacles other than settings."""
     rope = getattr(config, "rope_parameters", None) or {}
     found = []
     if config.position in ROTARY and rope.get("rope_type", "default") != "default":

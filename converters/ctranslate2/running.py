@@ -55,7 +55,6 @@ def read_vocabularies(config: ZooConfig, folder: Path | None) -> Vocabularies:
 
 
 def tokens_of(folder: Path | None, size: int) -> tuple[str, ...]:
-    """Name ids by a tokenizer, or by their numbers."""
     named: dict[int, str] = {}
     if folder is not None and (folder / TOKENIZER_FILE).is_file():
         from transformers import AutoTokenizer
@@ -122,7 +121,6 @@ class CTranslate2Model(WritingModel):
         self.samples = True
 
     def tokens(self, input_ids: Tensor, mask: Tensor) -> list[list[str]]:
-        """Tokens of each sequence of ids, without padding."""
         names, rows = self.vocabularies.source, zip(input_ids, mask, strict=True)
         return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
 
@@ -159,7 +157,6 @@ class CTranslate2Model(WritingModel):
         return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
 
     def decode(self, prompts: list[list[str]], settings: GenerationConfig) -> list[list[list[int]]]:
-        """Let the engine decode: for every prompt its outputs as ids, ends included."""
         asked = options_of(settings, self.config)
         if settings.do_sample:
             self.seed()
@@ -225,7 +222,6 @@ def draw(config: ZooConfig, longest: int, rows: int = 1) -> Sample:
 
 
 def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "float32") -> Difference:
-    """Load an export, and compare probabilities, outputs and decoded tokens with the original's."""
     engine = CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
     sample = draw(model.config, lengths(model.config, new_tokens=NEW_TOKENS)[0], INPUTS)
     samples = [sample, *(draw(model.config, length - 1) for length in long_lengths(model))]

@@ -154,7 +154,6 @@ def _set_layer(layer: Any, prefix: str, config: ZooConfig, state: State) -> None
 
 
 def _set_attention(attention: Any, prefix: str, config: ZooConfig, state: State, fused: str) -> None:
-    """Set the projections, some of them joined into one matrix, and the scale."""
     separate = [f"{prefix}{name}_proj" for name in "qkv" if name not in fused]
     together = [f"{prefix}{name}_proj" for name in fused]
     for linear, names in zip(attention.linear, [*([name] for name in separate), together], strict=False):

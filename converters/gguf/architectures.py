@@ -41,12 +41,11 @@ SMALL_NORMS = 2e-4  # The same where it divides keys by their length, to which t
 
 SILU = ("silu", "swish")
 
-EXPRESSED = {
+EXPRESSED = {  # Settings of the classes that files express; of others, the plain value alone
     *("attention_bias", "attention_out_bias", "attention_scale", "attn_logit_softcapping", "final_logit_softcapping"),
     *("head_dim", "mixer", "mlp_bias", "nope_layers", "num_key_value_heads", "parallel_residual", "position"),
     *("qk_norm", "sliding_window"),
 }
-"""Settings of the classes that files express; of others, the plain value alone."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class Architecture:
     differs: Callable[[ZooConfig], list[str]] = field(default=lambda config: [])
 
     def obstacles(self, config: ZooConfig) -> list[str]:
-        """Find what the class has and llama.cpp lacks."""
         found = []
         for name, value in self.only.items():
             expected = value(config) if callable(value) else value
@@ -152,7 +150,6 @@ def period(flags: list[bool]) -> int | None:
 
 
 def window_period(config: ZooConfig) -> int | None:
-    """The same of layers with a window."""
     return period([config.window_of_layer(layer) is not None for layer in range(config.num_hidden_layers)])
 
 
@@ -189,7 +186,7 @@ EXPERTS: Metadata = {
     "feed_forward_length": inner_size,
 }
 CONVOLUTIONS: Metadata = {"shortconv_l_cache": "conv_L_cache", "head_count_kv": key_heads}
-DELTA_RULE: Metadata = {
+DELTA_RULE: Metadata = {  # Qwen3-Next's experts and its gated delta rule, in the words of Mamba
     **EXPERTS,
     "expert_shared_feed_forward_length": lambda config: (
         setting(config, "shared_expert_intermediate_size") or inner_size(config)
@@ -201,7 +198,6 @@ DELTA_RULE: Metadata = {
     "ssm_time_step_rank": lambda config: sizes(config)[1],
     "ssm_inner_size": lambda config: sizes(config)[1] * sizes(config)[3],
 }
-"""Qwen3-Next's experts and its gated delta rule, in the words of Mamba."""
 
 LATENT: Metadata = {
     "q_lora_rank": "q_lora_rank",
@@ -260,7 +256,7 @@ DEEPSEEK: dict[str, Any] = {
     "other_depths": (26, 27),
 }
 
-ARCHITECTURES = (
+ARCHITECTURES = (  # Those that are known to come out right, in the order in which they are tried
     Architecture("llama", "llama", changes=(weights.interleaved,)),
     Architecture("llama", "mixtral", changes=(weights.interleaved, weights.stacked_experts), metadata=EXPERTS),
     Architecture("qwen3", "qwen3", only=BIASLESS),
@@ -321,4 +317,3 @@ ARCHITECTURES = (
     Architecture("deepseek2", "deepseek_v3", metadata=LATENT_EXPERTS, **DEEPSEEK),
     Architecture("deepseek2", "youtu", metadata=DENSE_LATENT, **DEEPSEEK),
 )
-"""Those that are known to come out right, in the order in which they are tried."""

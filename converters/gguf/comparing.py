@@ -92,7 +92,6 @@ def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: 
 
 @torch.no_grad()
 def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> list[int]:
-    """Let a model write by its own probabilities."""
     config: ZooConfig = model.config
     pad, first = config.pad_token_id or 0, start if config.bos_token_id is None else config.bos_token_id
     # An end would end the text.
@@ -106,7 +105,6 @@ def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> l
 
 
 def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]:
-    """Let llama.cpp compute in its own process."""
     require("gguf", "xllamacpp")
     with scratch_folder() as place:
         request = [
@@ -189,7 +187,6 @@ def compare_prompts(job: Job, found: dict[str, Any], source: Path | None) -> Non
 
 
 def perplexities(model: ZooPreTrainedModel, job: Job, found: dict[str, Any]) -> Perplexities:
-    """The perplexity of a model and of a file of rounded weights on what the model wrote."""
     text = torch.tensor(job.text)
     ours = log_probabilities(in_dtype(model, "float32"), [job.text])[0][:-1].gather(1, text[1:, None]).mean()
     theirs = torch.tensor(found["expected"], dtype=torch.double).mean()

@@ -42,7 +42,6 @@ class GgufModel(WritingModel):
             raise InputError(f"llama.cpp holds a text and its continuation up to {self.context} tokens, not {length}")
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        """Let the server continue, greedily or by sampling."""
         request = self.request(settings)
         prompts = (ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True))
         ends = {*ends_of(self.config if settings.eos_token_id is None else settings)}

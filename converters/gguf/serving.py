@@ -58,7 +58,6 @@ class Server:
         return list(self.ask("/tokenize", content=text, add_special=True, parse_special=True)["tokens"])
 
     def expected(self, ids: Sequence[int], most: int) -> dict[int, float]:
-        """The largest log-probabilities after a prompt."""
         # The server reports probabilities of whole characters only, so it is forced to take one.
         whole = [*ids[:1], *self.tokenize("a")][-1]  # without a tokenizer, every token has a name of whole letters
         forced = {"logit_bias": [[whole, FORCED]], "temperature": 0.0, "n_predict": 1}

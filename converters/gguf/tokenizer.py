@@ -20,11 +20,10 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5  # llama.cpp's ty
 
 GPT2, LLAMA3 = "gpt-2", "llama-bpe"
 
-LLAMA3_PIECES = (
+LLAMA3_PIECES = (  # The regular expression by which Llama 3 cuts texts before BPE
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
-"""The regular expression by which Llama 3 cuts texts before BPE."""
 
 UNHEARD_OF = ("dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 """Settings of a BPE that llama.cpp's has not."""
@@ -67,7 +66,6 @@ def refuse(problems: list[str]) -> NoReturn:
 
 
 def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int], vocab_size: int) -> Entries:
-    """Byte-level BPE."""
     model = saved["model"]
     problems = [f"{name}={model[name]!r}" for name in UNHEARD_OF if model.get(name)]
     name = pre_tokenizer(saved.get("pre_tokenizer") or {})
@@ -83,7 +81,6 @@ def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int], vocab_size: 
 
 
 def read_unigram(saved: Mapping[str, Any], specials: Mapping[str, int], vocab_size: int) -> Entries:
-    """Unigram, as SentencePiece's. Arguments and errors as for `read_bpe`."""
     model, spaces = saved["model"], saved.get("pre_tokenizer") or {}
     problems = ["byte_fallback"] if model.get("byte_fallback") else []
     if spaces.get("type") != "Metaspace" or spaces.get("replacement") != "\N{LOWER ONE EIGHTH BLOCK}":
@@ -146,7 +143,6 @@ def described(
 
 
 def begins_with(processor: Mapping[str, Any] | None, start: int | None) -> bool:
-    """Whether texts are begun with a special token."""
     before: list[int] = []
     for step in (processor or {}).get("processors", [processor] if processor else []):
         if step["type"] == "TemplateProcessing":

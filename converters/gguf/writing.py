@@ -42,13 +42,12 @@ UNWRITTEN: Mapping[str, str] = {
 }
 """Architectures of llama.cpp that the zoo does not write, by the classes of transformers that they compute."""
 
-OTHER_TASKS: Mapping[str, str] = {
+OTHER_TASKS: Mapping[str, str] = {  # Obstacles for heads other than a language model's; llama.cpp has none but these
     Task.SEQ2SEQ_LM: "xllamacpp 2026.10 runs no encoder-decoders: it loads a T5 file, but its server calls no encoder "
     'and ends the process at the first request ("llama_encode must be called first")',
     Task.FEATURE_EXTRACTION: Obstacle("files for embeddings", Reason.WRITER),
     Task.SEQUENCE_CLASSIFICATION: Obstacle("files with a classifier", Reason.WRITER),
 }
-"""Obstacles for heads other than a language model's; llama.cpp has none but these."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ def attention(heads: str, output: str, sublayer: str = "self_attn") -> dict[str,
 
 
 def mlp(up: str, down: str) -> dict[str, str]:
-    """The keys of a feed-forward network."""
     return {"mlp.up_proj": up, "mlp.down_proj": down}
 
 
@@ -63,7 +62,6 @@ def norms(attention: str, mlp: str, slot: str = "norm_in") -> dict[str, str]:
 
 
 def a_stack(config: Any) -> str:
-    """A stack with its article."""
     return f"{'a' if config.stack == 'decoder' else 'an'} {config.stack}"
 
 

@@ -33,7 +33,7 @@ class UnknownNativeError(UnknownConverterError):
     kind = "model type of transformers"
 
 
-AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
+AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {  # transformers' own classes by task and model type
     Task.FEATURE_EXTRACTION: modeling_auto.MODEL_MAPPING_NAMES,
     Task.MASKED_LM: modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     Task.CAUSAL_LM: modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -41,9 +41,8 @@ AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
     Task.SEQUENCE_CLASSIFICATION: modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
     Task.TOKEN_CLASSIFICATION: modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
 }
-"""transformers' own classes by task and model type."""
 
-RELATED = {
+RELATED = {  # Reasons why model types cannot be converted: the zoo's own, and those that resemble convertible ones
     MODEL_TYPE: "it is a model of the zoo already; zoo.load opens its folder",
     "apertus": "its activation has weights",
     "blenderbot-small": "its decoder's embeddings are normalised before positions are added",
@@ -55,7 +54,6 @@ RELATED = {
     "qwen3_5": "convert its language model, which transformers.AutoModelForCausalLM loads by itself",
     "umt5": "every layer has its own relative positions, where all layers of t5 share one table",
 }
-"""Reasons why model types cannot be converted: the zoo's own, and those that resemble convertible ones."""
 
 NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")
 
@@ -106,8 +104,7 @@ def same(*names: str) -> dict[str, str]:
 WIDTH_AND_DEPTH = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 """Fields that every configuration of transformers has, which are written by its own names (its `attribute_map`)."""
 
-SIZES: Mapping[str, str] = same("vocab_size", *WIDTH_AND_DEPTH, "tie_word_embeddings")
-"""Fields of nearly every class."""
+SIZES: Mapping[str, str] = same("vocab_size", *WIDTH_AND_DEPTH, "tie_word_embeddings")  # Fields of nearly every class
 
 
 def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Transform]]:

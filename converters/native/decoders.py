@@ -16,13 +16,12 @@ from ..transforms import Transform, split_rows
 from .common import absorbs_bias, without, without_classifier_bias
 from .declared import Field, NativeFormat
 
-HEADS: Mapping[str, Keys] = {
+HEADS: Mapping[str, Keys] = {  # Heads of most decoders
     "causal-lm": {"lm_head": "lm_head"},
     "sequence-classification": {"classifier": "score"},
     "token-classification": {"classifier": "score"},
     "feature-extraction": {},
 }
-"""Heads of most decoders."""
 
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 """Weights that many classes store as one, by [`split_rows`][] or [`split`][]."""
@@ -66,24 +65,21 @@ def rotation_by_layer(native: Any) -> dict[str, Any]:
 
 
 def with_both_kinds(config: ZooConfig) -> dict[str, Any]:
-    """Write rotary settings for every kind of layer."""
     rope = config.rope_parameters
     return {kind: dict(rope.get(kind, rope)) for kind in LAYER_TYPES}
 
 
-ROPE = Field(
+ROPE = Field(  # Rotary positions of whole heads
     "rope_parameters", lambda native: whole_heads(native.rope_parameters), lambda config: dict(config.rope_parameters)
 )
-"""Rotary positions of whole heads."""
 
-WHOLE_ROPE = Field(
+WHOLE_ROPE = Field(  # The same in a variant that by itself rotates a part of each head
     "rope_parameters",
     lambda native: {"partial_rotary_factor": 1.0, **whole_heads(native.rope_parameters)},
     lambda config: whole_heads(config.rope_parameters),
 )
-"""The same in a variant that by itself rotates a part of each head."""
 
-ROPE_BY_LAYER: Mapping[str, str | Field] = {
+ROPE_BY_LAYER: Mapping[str, str | Field] = {  # The same where a class has settings for every kind of layer
     "rope_parameters": Field("rope_parameters", rotation_by_layer, with_both_kinds),
     "position": Field(
         "rope_parameters",
@@ -92,11 +88,9 @@ ROPE_BY_LAYER: Mapping[str, str | Field] = {
         has=("rotary", "rotary-by-layer"),
     ),
 }
-"""The same where a class has settings for every kind of layer."""
 
 
 def rotated_columns(config: Any) -> int:
-    """How many columns of a head are rotated."""
     return int(width_of_heads(config) * config.rope_parameters.get("partial_rotary_factor", 1.0))
 
 
@@ -109,10 +103,9 @@ def part_of_heads(native: Any) -> dict[str, Any]:
 
 ODD = "columns of each head are rotated, an odd number"
 
-PARTIAL_ROPE = Field(
+PARTIAL_ROPE = Field(  # Rotary positions of a leading part of each head
     "rope_parameters", part_of_heads, lambda config: {"partial_rotary_factor": 1.0, **config.rope_parameters}
 )
-"""Rotary positions of a leading part of each head."""
 
 
 def partial_rotation_obstacles(native: NativeFormat, config: ZooConfig) -> list[str]:
@@ -146,19 +139,17 @@ ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}  # 
 
 
 def sliding_window(native: Any) -> int | None:
-    """The window of the layers that slide."""
     return native.sliding_window if "sliding_attention" in native.layer_types else None
 
 
 TYPES_OF_LAYERS = Field("layer_types", lambda native: list(native.layer_types), lambda config: config.types_of_layers())
 
-WINDOWS_BY_LAYER: Mapping[str, str | Field] = {
+WINDOWS_BY_LAYER: Mapping[str, str | Field] = {  # One window in some of the layers
     "sliding_window": Field(
         "sliding_window", sliding_window, lambda config: config.sliding_window or config.max_position_embeddings
     ),
     "layer_types": TYPES_OF_LAYERS,
 }
-"""One window in some of the layers."""
 
 
 def whole_text(layer_types: list[str]) -> list[bool] | None:
@@ -167,13 +158,12 @@ def whole_text(layer_types: list[str]) -> list[bool] | None:
     return nope if any(nope) else None
 
 
-NOPE_BY_LAYER = Field(
+NOPE_BY_LAYER = Field(  # `nope_layers` of a class without positions in layers without a window
     "layer_types",
     lambda native: whole_text(native.layer_types),
     lambda config: config.types_of_layers(),
     has=lambda config: whole_text(config.types_of_layers()),
 )
-"""`nope_layers` of a class without positions in layers without a window."""
 
 
 def token_classifier_dropout(native: Any) -> float:

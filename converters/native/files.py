@@ -29,12 +29,11 @@ from ..checkpoint import read_pickled, read_safetensors
 from ..errors import ConversionError, ExportError, LostInputWarning, UnsafeFileError
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-TOKENIZER_FILES = (
+TOKENIZER_FILES = (  # Files by which a tokenizer of any class is recognised
     *(TOKENIZER_FILE, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json"),
     *("merges.txt", "chat_template.jinja", "source.spm", "target.spm", "target_vocab.json", "spiece.model"),
     *("tokenizer.model", "sentencepiece.bpe.model"),
 )
-"""Files by which a tokenizer of any class is recognised."""
 
 
 def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> list[str]:
@@ -114,7 +113,7 @@ def require_same_tokens(folder: Path, out: Path) -> None:
                 )
 
 
-AWKWARD = (
+AWKWARD = (  # Texts that tokenizers often treat differently
     "Hello, world!",
     " two  spaces",
     "a\n\nb\tc \n",
@@ -127,7 +126,6 @@ AWKWARD = (
     "x=y+z*2; http://a.b/c?d=e&f",
     "«Olá», disse ele.",
 )
-"""Texts that tokenizers often treat differently."""
 
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
 """Names of weights in one file, and of the index of several files."""
@@ -164,7 +162,6 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Find the files that hold the weights, safetensors if any."""
     for whole, index in INDEXES.items():
         if (path := find(folder, whole)) is not None:
             return [path]
@@ -190,7 +187,6 @@ def names_in(index: Path) -> list[str]:
 
 
 def member(folder: Path, name: str, index: Path) -> Path:
-    """Find a file that an index names. Arguments and errors as for `find`."""
     path = find(folder, name)
     if path is None or not path.is_file():
         raise ConversionError(f"{str(index)!r} names {name!r}, which is not there")

@@ -32,11 +32,10 @@ from .comparing import observe, require_same
 from .declared import NATIVE, NativeFormat, class_names, format_of, task_of_architecture, task_of_class
 from .files import find, folder_of, is_checkpoint, read_weights
 
-UNUSABLE = (
+UNUSABLE = (  # Errors that transformers raises for configurations with values that it cannot use
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError),
     *(StrictDataclassError, TypeError, ValueError),
 )
-"""Errors that transformers raises for configurations with values that it cannot use."""
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 

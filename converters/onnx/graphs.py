@@ -234,13 +234,11 @@ def names_of_cache(prefix: str, layers: int, inner: str = "") -> list[str]:
 
 
 def example_cache(config: ZooConfig) -> Pairs:
-    """Keys and values of every layer for a text of a few tokens."""
     shape = (BATCH, config.num_key_value_heads, SEEN, config.head_dim)
     return [(torch.zeros(shape), torch.zeros(shape)) for _ in range(config.num_hidden_layers)]
 
 
 def free(length: str, place: int = 1) -> Axes:
-    """Name the two free axes of a tensor."""
     return {0: "batch_size", place: length}
 
 

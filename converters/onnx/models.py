@@ -94,7 +94,6 @@ def check_labels(labels: Tensor, logits: Tensor) -> None:
 
 
 def length_of(past: Cache | None) -> int:
-    """Number of positions in a cache, which may be none yet."""
     return past.get_seq_length() if past is not None else 0
 
 
@@ -148,13 +147,12 @@ class GraphModel(EngineModel):
         return False
 
 
-LOSSES: dict[str, str] = {
+LOSSES: dict[str, str] = {  # transformers' losses by task, where the name of our class does not lead to it
     Task.MASKED_LM: "ForMaskedLM",
     Task.SEQUENCE_CLASSIFICATION: "ForSequenceClassification",
     Task.TOKEN_CLASSIFICATION: "ForTokenClassification",
     Task.SEQ2SEQ_LM: "ForMaskedLM",  # labels and logits are aligned
 }
-"""transformers' losses by task, where the name of our class does not lead to it."""
 
 OUTPUTS: dict[str, type[MaskedLMOutput | SequenceClassifierOutput | TokenClassifierOutput]] = {
     Task.MASKED_LM: MaskedLMOutput,
@@ -325,11 +323,10 @@ class GraphEncoder:
     __call__ = forward
 
 
-CLASSES: dict[str, type[GraphModel]] = {
+CLASSES: dict[str, type[GraphModel]] = {  # By the task; all others do not generate
     Task.SEQ2SEQ_LM: GraphForConditionalGeneration,
     Task.CAUSAL_LM: GraphForCausalLM,
 }
-"""By the task; all others do not generate."""
 
 
 def model_of(folder: Path, sessions: Mapping[str, Session]) -> GraphModel:

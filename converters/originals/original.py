@@ -30,7 +30,6 @@ def one_of(aliases: int) -> Transform:
 
 
 def agree(tensors: Tensors) -> Tensors:
-    """Require tensors to be one."""
     first, *others = tensors
     for other in others:
         if not torch.allclose(first, other, rtol=0, atol=0, equal_nan=True):
@@ -50,11 +49,10 @@ def join_aliases(heads: int, aliases: int) -> Transform:
     )
 
 
-COMMON = (
+COMMON = (  # Fields in which two models of any document may differ
     *("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size", "max_position_embeddings"),
     *("pad_token_id", "bos_token_id", "eos_token_id"),
 )
-"""Fields in which two models of any document may differ."""
 
 NOT_COMPUTED = {"use_cache", "initializer", "initializer_range", "quirks", "provider"}
 """Settings that change nothing in what a model computes."""
@@ -157,5 +155,4 @@ def require_hints(converter: str, needed: Mapping[str, str], hints: Mapping[str,
 
 
 def count(keys: Iterable[str], pattern: str) -> int:
-    """Count what keys enumerate."""
     return len({found[1] for key in keys if (found := re.match(pattern, key))})

@@ -29,17 +29,15 @@ from ..transforms import split
 from .original import Shapes, count, require_hints
 
 BODIES = (ZooEncoderDecoder, ZooEncoder, ZooDecoder)
-ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
-"""Values of a layer's `activation` other than modules."""
+ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}  # Values of a layer's `activation` other than modules
 
-NEEDS: Needs = {
+NEEDS: Needs = {  # Settings that its models express, by field; those of embeddings are not read
     **plain_needs(Task.FEATURE_EXTRACTION),
     **dict.fromkeys(("attention_bias", "attention_out_bias", "mlp_bias", "final_norm", "scale_embedding"), ANY),
     "type_vocab_size": ANY,
     "norm_placement": ("pre", "post"),
     "position": "none",
 }
-"""Settings that its models express, by field; those of embeddings are not read."""
 
 
 class TorchNN(Converter, name="torch-nn"):
@@ -90,7 +88,6 @@ class TorchNN(Converter, name="torch-nn"):
 
 
 def unlike(config: ZooConfig) -> list[str]:
-    """Name settings that its models do not express."""
     needs = {field: admissible(need, config) for field, need in NEEDS.items()}
     return [
         f"{field} is {getattr(config, field)!r}, it has {' or '.join(map(repr, values))}"
@@ -100,7 +97,6 @@ def unlike(config: ZooConfig) -> list[str]:
 
 
 def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:
-    """Infer fields from keys and shapes."""
     stacks = [prefix for prefix in ("encoder.", "decoder.") if any(key.startswith(prefix) for key in tensors)]
     if len(stacks) == 1:
         other = "decoder." if stacks == ["encoder."] else "encoder."

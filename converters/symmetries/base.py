@@ -102,8 +102,6 @@ def scale(factor: float | Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def pad(wanted: int, value: float = 0.0, dim: int = 0) -> Callable[[Tensor], Tensor]:
-    """Make a function that appends rows, or columns."""
-
     def append(tensor: Tensor) -> Tensor:
         shape = list(tensor.shape)
         shape[dim] = wanted - shape[dim]
@@ -191,7 +189,6 @@ def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: st
 
 
 def admissible(need: Any, config: ZooConfig) -> tuple[Any, ...]:
-    """Resolve what a class has."""
     if callable(need):
         need = need(config)
     return need if isinstance(need, tuple) else (need,)

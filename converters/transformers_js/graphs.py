@@ -118,7 +118,6 @@ SOURCE = "encoder_sequence_length"  # Name of the axis of source positions
 
 
 def renamed(value: ValueInfoProto, name: str, length: str) -> Any:
-    """The type of keys or values under another name."""
     copied = type(value)()
     copied.CopyFrom(value)
     copied.name = name

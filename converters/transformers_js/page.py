@@ -22,11 +22,10 @@ NODE_MODULES = "node_modules"
 
 RUNTIME = "runtime"  # The page's folder of transformers.js
 
-PACKAGES = {
+PACKAGES = {  # Files of each package of npm
     "@huggingface/transformers": ("dist/transformers.min.js", "LICENSE"),
     "onnxruntime-web": ("dist/ort-wasm-simd-threaded.asyncify.mjs", "dist/ort-wasm-simd-threaded.asyncify.wasm"),
 }
-"""Files of each package of npm."""
 
 OLDEST, NEXT = (4, 3), (5,)  # Versions of transformers.js that pages are written for: from the first, up to the second
 
@@ -55,7 +54,6 @@ def about(package: Path) -> Any:
 
 
 def write_page(folder: Path, model: ZooPreTrainedModel, runtime: Path) -> None:
-    """Write the page, and copy what it runs on."""
     (folder / RUNTIME).mkdir()
     for package, files in PACKAGES.items():
         for file in files:

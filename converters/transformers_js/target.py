@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from zoo.base.folders import scratch_folder
+from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..errors import require
@@ -17,15 +17,10 @@ from ..onnx.graphs import DECODER, GRAPH_ENDING, LARGEST_IN_ONE_FILE, obstacles
 from ..onnx.models import OnnxSession, model_of
 from ..planning import nearest, plan_export
 from ..target import TARGETS, ExportOptions, Target, TargetPlan, as_another
-from ..verification import compare
+from ..verification import Difference, compare
 from ..weights import change_config, save_settings, task_of
 from . import page, tokenizer
 from .graphs import MERGED, write_browser_graphs
-
-if TYPE_CHECKING:
-    from zoo.models import ZooPreTrainedModel
-
-    from ..verification import Difference
 
 VERSION = "4.3"  # The version that exports are written for and tried in
 GRAPHS = "onnx"  # The folder that transformers.js looks for graphs in
@@ -37,7 +32,7 @@ DECODERS = (
     *("mpt", "nanochat", "olmo", "olmo2", "olmo3", "opt", "phi", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3"),
     *("stablelm", "starcoder2", "vaultgemma"),
 )
-KNOWN: dict[str, tuple[str, ...]] = {
+KNOWN: dict[str, tuple[str, ...]] = {  # Model types of transformers.js that the zoo can write, by task
     Task.CAUSAL_LM: (*DECODERS, "ernie4_5"),
     Task.SEQ2SEQ_LM: ("bart", "blenderbot", "m2m_100", "marian", "mbart", "t5"),
     Task.MASKED_LM: ENCODERS,
@@ -45,7 +40,6 @@ KNOWN: dict[str, tuple[str, ...]] = {
     Task.TOKEN_CLASSIFICATION: ENCODERS,
     Task.FEATURE_EXTRACTION: (*ENCODERS, *DECODERS),
 }
-"""Model types of transformers.js that the zoo can write, by task."""
 
 
 class TransformersJsTarget(Target):

@@ -17,7 +17,7 @@ from zoo.base.folders import TARGET_FOLDER, TOKENIZER_FILE
 from ..errors import ExportError
 from ..native.files import TOKENIZER_CONFIG, TOKENIZER_FILES, carry_tokenizer
 
-PARTS = {
+PARTS = {  # Types of the parts of `tokenizer.json` that transformers.js 4.3 knows
     "model": ("BPE", "Unigram", "WordLevel", "WordPiece"),
     "normalizer": (
         *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Precompiled", "Prepend", "Replace", "Sequence"),
@@ -33,7 +33,6 @@ PARTS = {
         "WordPiece",
     ),
 }
-"""Types of the parts of `tokenizer.json` that transformers.js 4.3 knows."""
 
 
 def carry(source: Path, folder: Path) -> None:
@@ -60,7 +59,6 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 
 
 def split(pattern: str, behavior: str = "Isolated", *, invert: bool = False) -> dict[str, Any]:
-    """A pre-tokenizer that cuts by a regular expression."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert}
 
 

@@ -118,7 +118,6 @@ class BartLike(NativeFormat):
     }
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
-        """The keys of both stacks, `{s}` for either."""
         slot = "norm_in" if self.always["norm_placement"] == "pre" else "norm_out"
         cross = attention("encoder_attn.{q}_proj", "encoder_attn.out_proj", "cross_attn")
         cross[f"cross_attn_residual.{slot}"] = "encoder_attn_layer_norm"
@@ -147,7 +146,6 @@ class BartLike(NativeFormat):
         return self.has(task) | position | self.vocabulary_needs(config)
 
     def vocabulary_needs(self, config: ZooConfig) -> dict[str, Any]:
-        """One vocabulary, as part of `needs`."""
         size = max(config.vocab_size, config.decoder_vocab_size or 0)
         return {"vocab_size": size, "decoder_vocab_size": size}
 

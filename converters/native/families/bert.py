@@ -48,18 +48,15 @@ def transformed(dense: str, norm: str, output: str) -> dict[str, str]:
 
 
 def pooled(dense: str) -> dict[str, str]:
-    """Keys of a sequence classifier that reads a dense layer."""
     return {"pooler.dense": dense, "classifier": "classifier"}
 
 
-PREDICTIONS = transformed(
+PREDICTIONS = transformed(  # BERT's head for masked words
     "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder"
 )
-"""BERT's head for masked words."""
 
 
 def encoder_heads(masked_lm: Keys, of_sequences: Keys) -> dict[str, Keys]:
-    """Keys of an encoder's heads, by task."""
     return {
         Task.FEATURE_EXTRACTION.value: {},
         Task.MASKED_LM.value: masked_lm,
@@ -229,14 +226,13 @@ class Ernie(BertLike, name="ernie"):
     heads = bert_heads(prefix)
 
 
-class RobertaLike(BertLike, usual_types=1, roberta_heads=True):
+class RobertaLike(BertLike, usual_types=1, roberta_heads=True, padding=COUNTED_FROM):
     """Base of RoBERTa and its relatives."""
 
     always = {**POST_NORM, **COUNTED}
     of_task = encoder_tasks(hidden_act=ROBERTA_HEAD_ACT)
     copies = {"lm_head.bias": "lm_head.decoder.bias"}
     heads = encoder_heads(transformed("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), TWO_LAYERS)
-    padding = COUNTED_FROM
 
 
 class Roberta(RobertaLike, name="roberta", rank=170, prefix="roberta."):

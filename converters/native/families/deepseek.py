@@ -174,12 +174,11 @@ class Glm4MoeLite(DeepseekV3, name="glm4_moe_lite"):
     }
 
 
-class LatentLike(DeepseekV3, variant="llama-style"):
+class LatentLike(DeepseekV3, variant="llama-style", network=GATED):
     """Base of classes with latent attention and without experts."""
 
     fields = without(DeepseekV3.fields, *SIGMOID_ROUTING)
     always = {**DeepseekV3.always, "feed_forward": "gated"}
-    network = GATED
     reasons = {**LlamaLike.reasons, "attention": DeepseekV3.reasons["attention"]}
 
 

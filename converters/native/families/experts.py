@@ -30,11 +30,10 @@ def setting(name: str, native: str | None = None, part: type = MixtureOfExperts)
     return Field(native or name, write=lambda config: option(config, part, name))
 
 
-SHARED_EXPERT: Keys = {
+SHARED_EXPERT: Keys = {  # The expert of all tokens, and its gate
     **{f"mlp.shared_expert.{p}_proj": f"mlp.shared_expert.{p}_proj" for p in ("gate", "up", "down")},
     "mlp.shared_expert_gate.weight": "mlp.shared_expert_gate.weight",
 }
-"""The expert of all tokens, and its gate."""
 
 ROUTING: Mapping[str, Field] = {
     name: setting(name) for name in ("num_experts_per_tok", "router_aux_loss_coef", "output_router_logits")
@@ -51,12 +50,11 @@ SHARED_SIZE: Mapping[str, Field] = {
         "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
     )
 }
-LOCAL_EXPERTS: Mapping[str, Field] = {
+LOCAL_EXPERTS: Mapping[str, Field] = {  # Experts with the feed-forward networks' own setting as width
     **ROUTING,
     "num_experts": setting("num_experts", "num_local_experts"),
     "intermediate_size": Field("intermediate_size", write=inner_size),
 }
-"""Experts with the feed-forward networks' own setting as width."""
 
 
 def leading_dense_layers(native: Any) -> int:
@@ -76,10 +74,9 @@ def kinds_of_networks(config: ZooConfig) -> list[str]:
     return ["dense" if layer < dense else "sparse" for layer in range(config.num_hidden_layers)]
 
 
-DENSE_FIRST: Mapping[str, Field] = {
+DENSE_FIRST: Mapping[str, Field] = {  # Layers without experts, in a class that names the kind of every layer
     "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks)
 }
-"""Layers without experts, in a class that names the kind of every layer."""
 
 
 class ExpertsLike(LlamaLike):
@@ -107,12 +104,11 @@ NORMALISED = {**ExpertsLike.only_options, "norm_topk_prob": True}
 """The same where weights of the experts that a token sees always sum to one."""
 
 
-class Mixtral(ExpertsLike, name="mixtral", rank=74, variant="mixtral-style"):
+class Mixtral(ExpertsLike, name="mixtral", rank=74, variant="mixtral-style", only_options=NORMALISED):
     """Mixtral (Jiang et al. 2024): one sliding window, or none, for all layers."""
 
     fields = {**LlamaLike.fields, **ONE_WINDOW, **LOCAL_EXPERTS}
     only = {"router_jitter_noise": 0.0}
-    only_options = NORMALISED
 
 
 class Qwen3Moe(ExpertsLike, name="qwen3_moe", rank=94, variant="qwen3-moe-style"):
@@ -167,17 +163,12 @@ class FlexOlmo(Olmoe, name="flex_olmo", variant="olmo2-style"):
     layer = {**ATTENTION, **EXPERTS, **QK_NORMS, **BRANCH_NORMS}
 
 
-def gates_side_by_side(config: ZooConfig) -> Transform:
-    """Gates and inputs of experts that the class has in turns, and transposed, one after the other."""
-    return side_by_side(config).then(TRANSPOSE)
-
-
 def side_by_side(config: ZooConfig) -> Transform:
-    """The same of what is not transposed."""
+    """Gates and inputs of experts that the class has in turns, one after the other."""
     return permute(evens_then_odds(2 * inner_size(config)))
 
 
-class GptOss(ExpertsLike, name="gpt_oss", variant="gpt-oss-style"):
+class GptOss(ExpertsLike, name="gpt_oss", variant="gpt-oss-style", only_options=NORMALISED):
     """gpt-oss (OpenAI 2025): sinks in attention, windows layer by layer, clamped experts with biases."""
 
     fields = {
@@ -188,13 +179,15 @@ class GptOss(ExpertsLike, name="gpt_oss", variant="gpt-oss-style"):
         **{name: setting(name, part=ClampedMixtureOfExperts) for name in ("swiglu_alpha", "swiglu_limit")},
     }
     always = {**ExpertsLike.always, "attention": "sinks", "feed_forward": "moe-clamped", "mlp_bias": True}
-    only_options = NORMALISED
     layer = {
         **ATTENTION,
         **PRE_NORMS,
         "self_attn.sinks": "self_attn.sinks",
         "mlp.router": "mlp.router",
-        "mlp.experts.gate_up_proj": ("mlp.experts.gate_up_proj", gates_side_by_side),
+        "mlp.experts.gate_up_proj": (
+            "mlp.experts.gate_up_proj",
+            lambda config: side_by_side(config).then(TRANSPOSE),
+        ),
         "mlp.experts.gate_up_proj_bias": ("mlp.experts.gate_up_proj_bias", side_by_side),
         "mlp.experts.down_proj": ("mlp.experts.down_proj", TRANSPOSE),
         "mlp.experts.down_proj_bias": "mlp.experts.down_proj_bias",

@@ -31,11 +31,10 @@ class ParallelOrNot(DecoderFormat):
     """A decoder with sublayers that are parallel after one norm, or not: its `layer` leaves the norms out."""
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """One norm where the sublayers are parallel."""
         return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
 
-class GptNeoX(ParallelOrNot, name="gpt_neox", variant="gpt-neox-style", prefix="gpt_neox."):
+class GptNeoX(ParallelOrNot, name="gpt_neox", variant="gpt-neox-style", prefix="gpt_neox.", heads=GPT2_HEADS):
     """GPT-NeoX and Pythia (Black et al. 2022)."""
 
     fields = {
@@ -49,7 +48,6 @@ class GptNeoX(ParallelOrNot, name="gpt_neox", variant="gpt-neox-style", prefix="
     always = {"position": "rotary"}
     body = {"embed_tokens": "embed_in", "norm": "final_layer_norm"}
     layer = joined("attention")
-    heads = GPT2_HEADS
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Make one norm of two where sublayers are parallel, by what reads them."""
@@ -214,7 +212,7 @@ def is_grouped(config: ZooConfig) -> bool:
     return bool(1 < config.num_key_value_heads < config.num_attention_heads)
 
 
-class Falcon(ParallelOrNot, name="falcon", variant="falcon-style", prefix="transformer."):
+class Falcon(ParallelOrNot, name="falcon", variant="falcon-style", prefix="transformer.", heads=GPT2_HEADS):
     """Falcon with rotary positions (Almazrouei et al. 2023)."""
 
     fields = {
@@ -243,7 +241,6 @@ class Falcon(ParallelOrNot, name="falcon", variant="falcon-style", prefix="trans
     layers = "h.{n}"
     body = {"embed_tokens": "word_embeddings", "norm": "ln_f"}
     layer = joined("self_attention")
-    heads = GPT2_HEADS
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Make one norm of two in the new architecture."""

@@ -80,12 +80,11 @@ class Granite(Multiplied, name="granite"):
     """Granite 3 (IBM 2024)."""
 
 
-class GraniteMoe(Multiplied, ExpertsLike, name="granitemoe", variant="mixtral-style"):
+class GraniteMoe(Multiplied, ExpertsLike, name="granitemoe", variant="mixtral-style", only_options=NORMALISED):
     """Granite 3 with experts (IBM 2024): the softmax is over those that a token sees."""
 
     fields = {**without(Multiplied.fields, "mlp_bias"), **LOCAL_EXPERTS}
     always = ExpertsLike.always
-    only_options = NORMALISED
     layer = {
         **ATTENTION,
         **PRE_NORMS,

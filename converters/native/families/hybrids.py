@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -49,11 +49,6 @@ class Hybrid(DecoderFormat):
         return without(read, *MIXER_OPTIONS) if read["mixer"] == "attention" else read
 
 
-def size(index: int) -> Callable[[ZooConfig], int]:
-    """Makes a getter of a size of the delta rule, which defaults to attention's."""
-    return lambda config: sizes(config)[index]
-
-
 def mixed_and_gates(config: ZooConfig) -> Transform:
     """Queries, keys and values in one projection and gates in another, which the class has by key head in one."""
     key_heads, value_heads, key_dim, value_dim = sizes(config)
@@ -68,12 +63,6 @@ def mixed_and_gates(config: ZooConfig) -> Transform:
     return Transform("split", cut, lambda pair: apart.backward((*pair[0].split(widths), pair[1])))
 
 
-def strengths_and_decays(config: ZooConfig) -> Transform:
-    """Projection of strengths and decays, which the class has by key head."""
-    key_heads, value_heads, _, _ = sizes(config)
-    return split_rows((value_heads // key_heads,) * 2, key_heads)
-
-
 def joined(*names: str) -> tuple[str, ...]:
     return tuple(f"self_attn.{name}.weight" for name in names)
 
@@ -85,7 +74,10 @@ DELTA_MODULES = {
 }
 DELTA: Keys = {
     joined("in_proj_qkv", "in_proj_z"): ("linear_attn.in_proj_qkvz.weight", mixed_and_gates),
-    joined("in_proj_b", "in_proj_a"): ("linear_attn.in_proj_ba.weight", strengths_and_decays),
+    joined("in_proj_b", "in_proj_a"): (
+        "linear_attn.in_proj_ba.weight",  # by key head
+        lambda config: split_rows((sizes(config)[1] // sizes(config)[0],) * 2, sizes(config)[0]),
+    ),
     **DELTA_MODULES,
 }
 
@@ -99,7 +91,10 @@ class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next", variant="qwen3-next-styl
         **EXPERT_SIZES,
         **SHARED_SIZE,
         **by_layer("linear_attention", "gated-delta-net"),
-        **{name: Field(name, write=size(index)) for index, name in enumerate(DELTA_SIZES)},
+        **{
+            name: Field(name, write=lambda config, place=place: sizes(config)[place])
+            for place, name in enumerate(DELTA_SIZES)
+        },
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
         "rope_parameters": PARTIAL_ROPE,
     }
@@ -137,17 +132,16 @@ class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next", variant="qwen3-next-styl
         return super().obstacles(config, state, task) + found
 
 
-def alike_on_every_axis(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of a class that has an axis for time and two for pictures: for text, all are equal."""
-    return without(part_of_heads(native), "mrope_section", "mrope_interleaved")
-
-
 class Qwen35Text(Qwen3Next, name="qwen3_5_text"):
     """The language model of Qwen3.5 (Qwen team 2026), without experts or the modules that predict further tokens."""
 
     fields = {
         **without(Qwen3Next.fields, *EXPERT_SIZES, *SHARED_SIZE),
-        "rope_parameters": Field("rope_parameters", alike_on_every_axis, PARTIAL_ROPE.write),
+        "rope_parameters": Field(  # it has an axis for time and two for pictures: for text, all are equal
+            "rope_parameters",
+            lambda native: without(part_of_heads(native), "mrope_section", "mrope_interleaved"),
+            PARTIAL_ROPE.write,
+        ),
     }
     always = {**Qwen3Next.always, "feed_forward": "gated"}
     only = {"hidden_act": "silu"}

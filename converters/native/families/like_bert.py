@@ -27,13 +27,12 @@ from .bert import (
 )
 from .llama import ATTENTION, GATED, NO_BIASES, Llama
 
-EMBEDDING_SIZE = Field(
+EMBEDDING_SIZE = Field(  # The width of embeddings that are projected where it differs from that of the layers
     "embedding_size",
     lambda native: None if native.embedding_size == native.hidden_size else native.embedding_size,
     lambda config: config.embedding_width,
     has=lambda config: None if config.embedding_size == config.hidden_size else config.embedding_size,
 )
-"""The width of embeddings that are projected where it differs from that of the layers."""
 
 
 class DistilBert(EncoderFormat, name="distilbert", prefix="distilbert.", layers="transformer.layer.{n}"):

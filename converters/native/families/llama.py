@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from zoo.models import ZooConfig
 
@@ -191,10 +190,6 @@ class Ministral(LlamaLike, name="ministral"):
     fields = {**LlamaLike.fields, **WINDOWS_BY_LAYER}
 
 
-def nope_layers(native: Any) -> list[bool] | None:
-    return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
-
-
 class SmolLm3(LlamaLike, name="smollm3", variant="smollm3-style"):
     """SmolLM 3 (Hugging Face 2025): some layers do not rotate; windows layer by layer."""
 
@@ -203,7 +198,7 @@ class SmolLm3(LlamaLike, name="smollm3", variant="smollm3-style"):
         **WINDOWS_BY_LAYER,
         "nope_layers": Field(
             "no_rope_layers",
-            nope_layers,
+            lambda native: None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers],
             lambda config: [int(not nope) for nope in config.nope_layers or [False] * config.num_hidden_layers],
         ),
     }

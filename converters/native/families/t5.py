@@ -76,7 +76,6 @@ class T5(NativeFormat, name="t5", rank=100, variant="t5-style", prefix=""):
     }
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
-        """The keys of both stacks, `{s}` for either."""
         of_both, of_each = "{s}.layers.{n}", {"encoder": 1, "decoder": 2}
         relative = "{s}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         keys = {"{s}.embed_tokens": "{s}.embed_tokens", "{s}.position": relative, "{s}.norm": "{s}.final_layer_norm"}
@@ -123,7 +122,6 @@ SANDWICH_NORMS = {
 
 
 def is_whole(number: float) -> bool:
-    """Whether a number is a whole one, but for rounding."""
     return abs(number - round(number)) < 1e-9 * number
 
 
@@ -182,14 +180,13 @@ class Stack(Gemma2):
 
 STACK = Stack()
 
-OF_THE_DECODER = {
+OF_THE_DECODER = {  # Fields that may differ between the two stacks, and the zoo's names of the decoder's
     "num_hidden_layers": "decoder_layers",
     "num_attention_heads": "decoder_attention_heads",
     "intermediate_size": "decoder_intermediate_size",
     "vocab_size": "decoder_vocab_size",
     "final_logit_softcapping": "final_logit_softcapping",
 }
-"""Fields that may differ between the two stacks, and the zoo's names of the decoder's."""
 
 OF_BOTH = ("tie_word_embeddings", "initializer_range", "pad_token_id", "bos_token_id", "eos_token_id")
 """Settings of both stacks."""
