@@ -151,9 +151,8 @@ def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
         "encoder-decoder": (Task.SEQ2SEQ_LM,),
     }[config.stack]
     supported = VARIANTS.get(config.variant).tasks
-    return dict(
-        TASK_CLASSES[task] for task in (Task.FEATURE_EXTRACTION, *tasks) if task in supported or len(tasks) == 1
-    )
+    known = (task for task in (Task.FEATURE_EXTRACTION, *tasks) if task in supported or len(tasks) == 1)
+    return dict(TASK_CLASSES[task] for task in known)
 
 
 def auto_map(config: ZooConfig) -> dict[str, str]:
@@ -332,9 +331,7 @@ def head_of(config: ZooConfig, template: str, **facts: Any) -> str:
 
 def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     """Keep the parts that a configuration names and those that they look up, by place: `POSITIONS["rotary"]`."""
-    wanted = [
-        (name, part) for name, table in TABLES.items() for _, known, part in named_parts(config) if known is table
-    ]
+    wanted = [(name, part) for name, table in TABLES.items() for _, of, part in named_parts(config) if of is table]
     found: dict[tuple[str, str], Any] = {}
 
     def look_ups() -> list[tuple[str, str]]:

@@ -126,9 +126,7 @@ def refuse_bombs(path: Path) -> None:
 
 
 def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
-    claims = [
-        key for key, value in tensors.items() if value.numel() * value.element_size() > value.untyped_storage().nbytes()
-    ]
+    claims = [key for key, one in tensors.items() if one.numel() * one.element_size() > one.untyped_storage().nbytes()]
     if claims:
         raise UnsafeFileError(f"{str(path)!r} holds less data than these tensors claim: {enumerate_names(claims)}")
 
@@ -139,9 +137,7 @@ def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
         for key in NESTED:
             if isinstance(content.get(key), Mapping):
                 return require_tensors(content[key], name)
-        others = [
-            str(key) for key, value in content.items() if not (isinstance(key, str) and isinstance(value, Tensor))
-        ]
+        others = [str(key) for key, one in content.items() if not (isinstance(key, str) and isinstance(one, Tensor))]
         if not others:
             return dict(content)
         raise ConversionError(f"{name} is no state_dict; these entries are no tensors: {enumerate_names(others)}")

@@ -167,9 +167,8 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
     source = plain_model(source, ConversionError)
     if origin is not None and origin not in NATIVE and origin not in CONVERTERS:
         raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
-    of_path = isinstance(source, str | os.PathLike)
-    only_weights = Path(source).is_file() if of_path else not isinstance(source, PreTrainedModel)
-    if is_native(source, origin) and not only_weights:
+    alone = Path(source).is_file() if isinstance(source, str | os.PathLike) else not isinstance(source, PreTrainedModel)
+    if is_native(source, origin) and not alone:  # weights alone have no configuration
         if prefix:
             raise ConversionError(f"prefix={prefix!r} was given; transformers' own classes are converted whole")
         if unknown := next((name for name in hints if name != "task"), None):
@@ -187,11 +186,8 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
     dtype = checkpoint.dtype
     plan.key_map.check(checkpoint.tensors, parameters)
     tensors = own(plan.key_map.forward(checkpoint.tensors, consume=checkpoint.owned), copies=not checkpoint.owned)
-    tensors |= {
-        name: torch.zeros(value.shape, dtype=dtype)
-        for name, value in parameters.items()
-        if plan.key_map.added.has(name)
-    }
+    added = {name: value.shape for name, value in parameters.items() if plan.key_map.added.has(name)}
+    tensors |= {name: torch.zeros(shape, dtype=dtype) for name, shape in added.items()}
     model, problems = from_weights(plan.model_class, plan.config, tensors, dtype)
     if problems:
         raise ConversionError(f"the key map of {plan.key_map.owner} does not fit its model: {problems}")

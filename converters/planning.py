@@ -65,9 +65,8 @@ def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:
         with torch.random.fork_rng():
             torch.manual_seed(0)
             model = scrambled(model_class._from_config(config, dtype=torch.float64))
-            plain = model_class._from_config(
-                settled(config, {"variant": PLAIN, "quirks": [], "providers": {}}), dtype=torch.float64
-            )
+            alike = settled(config, {"variant": PLAIN, "quirks": [], "providers": {}})
+            plain = model_class._from_config(alike, dtype=torch.float64)
         mask = torch.ones(2, LENGTH, dtype=torch.long)
         mask[1, LENGTH - 2 :] = 0
         given = draw_batch(config, mask, LENGTH - 1, torch.Generator().manual_seed(0))
@@ -209,9 +208,8 @@ def plan_target(
         notes.append("Give attention masks: the original made them from the ids where none were given.")
     length = POSITIONS.get(route.config.position).changes_after(route.config)
     if length is not None and task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM) and native.name != "phi3":
-        notes.append(
-            f"Generate with use_cache=False beyond {length} tokens: the class does not rotate cached keys again."
-        )
+        limit = f"Generate with use_cache=False beyond {length} tokens"
+        notes.append(f"{limit}: the class does not rotate cached keys again.")
     fragile = [step.symmetry.name for step in route.steps if not step.symmetry.half_precision]
     if fragile:
         notes.append(f"Keep it in float32: 16-bit floats will likely break {', '.join(fragile)}.")

@@ -44,11 +44,7 @@ class Transform:
 
 def each(name: str, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Transform:
     """Make a transform of a change that every tensor undergoes by itself."""
-    return Transform(
-        name,
-        lambda tensors: tuple(forward(tensor) for tensor in tensors),
-        lambda tensors: tuple(backward(tensor) for tensor in tensors),
-    )
+    return Transform(name, lambda tensors: tuple(map(forward, tensors)), lambda tensors: tuple(map(backward, tensors)))
 
 
 SAME = each("keep", lambda tensor: tensor, lambda tensor: tensor)  # Leaves tensors as they are
@@ -78,11 +74,7 @@ def split(parts: int) -> Transform:
 
 def permute(order: Tensor, dim: int = -1) -> Transform:
     """Transform: reorder one dimension by a permutation, (width,)."""
-    return each(
-        "permute",
-        lambda tensor: tensor.index_select(dim, order),
-        lambda tensor: tensor.index_select(dim, order.argsort()),
-    )
+    return each("permute", lambda one: one.index_select(dim, order), lambda one: one.index_select(dim, order.argsort()))
 
 
 def evens_then_odds(width: int) -> Tensor:

@@ -84,9 +84,7 @@ def looks_back(settings: GenerationConfig) -> list[str]:
 def options_of(settings: GenerationConfig, config: ZooConfig) -> dict[str, Any]:
     refuse_foreign("CTranslate2", foreign_settings(settings, config))
     found: dict[str, Any] = {"beam_size": 1}  # its own default is 2
-    found |= {
-        theirs: getattr(settings, name) for name, theirs in OPTIONS.items() if getattr(settings, name) is not None
-    }
+    found |= {theirs: value for name, theirs in OPTIONS.items() if (value := getattr(settings, name)) is not None}
     if settings.do_sample:
         found |= {theirs: getattr(settings, name) for name, theirs in SAMPLING.items() if getattr(settings, name)}
         found.setdefault("sampling_topk", 0)

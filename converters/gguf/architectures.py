@@ -244,11 +244,8 @@ GELU: dict[str, Any] = {"activations": ("gelu_new", "gelu_pytorch_tanh"), "toler
 JOINED = {**GELU, "changes": (weights.grouped("query_key_value"),)}
 WHOLE_HEADS = {"head_dim": lambda config: config.hidden_size // config.num_attention_heads}  # As wide as the model
 BIASED, BIASLESS, PARALLEL = {"attention_bias": True}, {"attention_bias": False}, {"parallel_residual": True}
-TIED, SUMMED, OLMO = (
-    {"tie_word_embeddings": True, **BIASLESS},
-    {"norm_topk_prob": True, **BIASLESS},
-    {**BIASLESS, **WHOLE_HEADS},
-)
+TIED, SUMMED = {"tie_word_embeddings": True, **BIASLESS}, {"norm_topk_prob": True, **BIASLESS}
+OLMO = {**BIASLESS, **WHOLE_HEADS}
 DEEPSEEK: dict[str, Any] = {
     "changes": (weights.unpacked_latent, weights.stacked_experts),
     "only": {"position": "rotary-interleaved", **BIASLESS},

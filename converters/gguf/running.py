@@ -50,11 +50,8 @@ class GgufModel(WritingModel):
 
     def score(self, texts: list[ScoredText]) -> list[list[float]]:
         """Ask for an id at a time."""
-        wholes = (([*text.prompt, *text.ids], len(text.prompt)) for text in texts)
-        return [
-            [self.server.log_probability(ids[:place], ids[place]) for place in range(start, len(ids))]
-            for ids, start in wholes
-        ]
+        ask, wholes = self.server.log_probability, (([*text.prompt, *text.ids], len(text.prompt)) for text in texts)
+        return [[ask(ids[:place], ids[place]) for place in range(start, len(ids))] for ids, start in wholes]
 
     def request(self, settings: GenerationConfig) -> dict[str, Any]:
         refuse_foreign(self.engine_name, unfollowed(settings))

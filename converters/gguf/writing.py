@@ -175,11 +175,8 @@ def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]
     wanted = kinds[dtype.upper()]
     if data.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] and wanted.name in NARROWER:
         wanted = kinds[NARROWER[wanted.name]]
-    if (
-        tensor.ndim == 1
-        or data.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0]
-        or any(part in name for part in EXACT_PARTS)
-    ):
+    divides = data.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] == 0
+    if tensor.ndim == 1 or not divides or any(part in name for part in EXACT_PARTS):
         wanted = kinds.F32
     return (data, wanted) if wanted == kinds.F32 else (quantize(data, wanted), wanted)
 

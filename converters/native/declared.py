@@ -314,16 +314,13 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
             return tasks[name]
     by_class = ", ".join(f"{name} ({task})" for name, task in tasks.items())
     if found.stack == "encoder-decoder" and names[0].endswith(("EncoderModel", "ForCausalLM")):
-        raise NoCounterpartError(
-            found.name, [f"{names[0]} is one stack of an encoder-decoder; converted are {by_class}"]
-        )
-    raise NoCounterpartError(
-        found.name,
-        [
-            f"{names[0]} has a head that no model of the zoo has; converted are {by_class}; with task= (on the command "
-            "line --set task=...) another head is taken, or with feature-extraction none"
-        ],
+        lacks = f"{names[0]} is one stack of an encoder-decoder; converted are {by_class}"
+        raise NoCounterpartError(found.name, [lacks])
+    lacks = (
+        f"{names[0]} has a head that no model of the zoo has; converted are {by_class}; with task= (on the command "
+        "line --set task=...) another head is taken, or with feature-extraction none"
     )
+    raise NoCounterpartError(found.name, [lacks])
 
 
 def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:

@@ -52,9 +52,8 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
     except ZooError:
         raise
     except UNUSABLE as error:
-        raise ConversionError(
-            f"{str(folder)!r} has no configuration that transformers reads: {first_line(error)}"
-        ) from error
+        lacks = f"{str(folder)!r} has no configuration that transformers reads"
+        raise ConversionError(f"{lacks}: {first_line(error)}") from error
 
 
 def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, task: str) -> PreTrainedModel:
@@ -65,10 +64,8 @@ def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, tas
     report_not_finite(checkpoint)
     model = build(weights, str(folder), found, native, task, native.dtype or checkpoint.dtype)
     if hasattr(model, "generation_config"):
-        is_apart = find(folder, GENERATION_CONFIG_NAME) is not None
-        model.generation_config = (
-            GenerationConfig.from_pretrained(folder) if is_apart else older_settings(folder, model)
-        )
+        apart = find(folder, GENERATION_CONFIG_NAME) is not None
+        model.generation_config = GenerationConfig.from_pretrained(folder) if apart else older_settings(folder, model)
     return model
 
 
@@ -91,9 +88,8 @@ def build(
     try:
         model, report = from_weights(model_class, native, weights, dtype)
     except UNUSABLE as error:
-        raise ConversionError(
-            f"transformers cannot load {name!r} as {model_class.__name__}: {first_line(error)}"
-        ) from error
+        failed = f"transformers cannot load {name!r} as {model_class.__name__}"
+        raise ConversionError(f"{failed}: {first_line(error)}") from error
     if report:
         require_fit(report, name, model, found, task)
     if dtype in SIXTEEN_BITS:

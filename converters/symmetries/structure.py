@@ -74,10 +74,8 @@ class ZeroTokenTypes(Symmetry, name="zero-token-types", rank=15, field="type_voc
         return config.type_vocab_size is None and bool(wanted)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        return {
-            **state,
-            "model.token_types.weight": state["model.embed_tokens.weight"].new_zeros(wanted, config.embedding_width),
-        }
+        types = state["model.embed_tokens.weight"].new_zeros(wanted, config.embedding_width)
+        return {**state, "model.token_types.weight": types}
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,8 @@ class TransformersJsTarget(Target):
         known = [name for name in KNOWN[task] if NATIVE.get(name).stack == model.config.stack]
         if not known:
             return TargetPlan.refused(self.name, f"it has no {model.config.stack} for {task.value}")
-        if model.num_parameters() * 4 > LARGEST_IN_ONE_FILE:
-            return TargetPlan.refused(
-                self.name, f"a graph for browsers holds {LARGEST_IN_ONE_FILE // 4:,} parameters at most"
-            )
+        if model.num_parameters() > (most := LARGEST_IN_ONE_FILE // 4):
+            return TargetPlan.refused(self.name, f"a graph for browsers holds {most:,} parameters at most")
         plans = plan_export(model, known)
         exact = [plan for plan in plans if plan.exact]
         if not exact:

@@ -169,10 +169,8 @@ class BartLike(NativeFormat):
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         state = super().write_weights(config, state, task)
         if config.position != "learned":
-            rows = computed_table(config.max_position_embeddings, config.hidden_size).to(
-                state["model.encoder.embed_tokens.weight"]
-            )
-            state |= dict.fromkeys(self.tables, rows)
+            rows = computed_table(config.max_position_embeddings, config.hidden_size)
+            state |= dict.fromkeys(self.tables, rows.to(state["model.encoder.embed_tokens.weight"]))
         return state
 
 

@@ -190,9 +190,8 @@ class Youtu(LatentLike, name="youtu"):
         found = super().obstacles(config, state, task)
         padding, embedding = config.pad_token_id, state.get("model.embed_tokens.weight")
         if padding is not None and embedding is not None and embedding[padding].any():
-            found.append(
-                f"the embedding of padding ({padding}) is not zero, which the class makes it when it is loaded"
-            )
+            zeroed = "which the class makes it when it is loaded"
+            found.append(f"the embedding of padding ({padding}) is not zero, {zeroed}")
         return found
 
 
@@ -298,12 +297,7 @@ class MiniMaxM2(SigmoidExpertsLike, name="minimax_m2", variant="mixtral-style"):
     }
     always = {**SigmoidExpertsLike.always, "qk_norm": "full"}
     only = {"router_jitter_noise": 0.0}
-    only_options = {
-        **NORMALISED,
-        **dict.fromkeys(("n_group", "topk_group"), 1),
-        "n_shared_experts": 0,
-        "routed_scaling_factor": 1.0,
-    }
+    only_options = {**NORMALISED, "n_group": 1, "topk_group": 1, "n_shared_experts": 0, "routed_scaling_factor": 1.0}
     layer = {**ATTENTION, **EXPERTS, **PRE_NORMS, **QK_NORMS, "mlp.router.balance_bias": "mlp.e_score_correction_bias"}
 
     def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:

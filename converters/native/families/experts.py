@@ -62,9 +62,8 @@ def leading_dense_layers(native: Any) -> int:
     kinds = list(native.mlp_layer_types)
     dense = kinds.count("dense")
     if kinds != ["dense"] * dense + ["sparse"] * (len(kinds) - dense):
-        raise NoCounterpartError(
-            native.model_type, [f"mlp_layer_types={kinds} is set, only the first layers can be without experts"]
-        )
+        lacks = f"mlp_layer_types={kinds} is set, only the first layers can be without experts"
+        raise NoCounterpartError(native.model_type, [lacks])
     return dense
 
 

@@ -23,9 +23,8 @@ def divisor(native: Any, name: str) -> float:
     """A number of a class that the zoo's is divided by; NoCounterpartError for zero."""
     found: float = getattr(native, name)
     if not found:
-        raise NoCounterpartError(
-            native.model_type, [f"{name}={found} is set, only other numbers than 0 can be converted"]
-        )
+        lacks = f"{name}={found} is set, only other numbers than 0 can be converted"
+        raise NoCounterpartError(native.model_type, [lacks])
     return found
 
 

@@ -26,11 +26,9 @@ class Weightless(LlamaLike, untrained="weights of norms"):
         like, head_dim = state["model.embed_tokens.weight"], width_of_heads(native)
         widths = {f"{name}.weight": native.hidden_size for name in PRE_NORMS.values()}
         widths |= {f"{name}.weight": head_dim for zoo, name in QK_NORMS.items() if zoo in self.layer}
-        layers = {
-            f"layers.{n}.{name}": width for n in range(native.num_hidden_layers) for name, width in widths.items()
-        }
-        ends = {f"{name}.weight": native.hidden_size for name in ("norm", "embedding_norm") if name in str(self.body)}
-        return {**state, **{f"model.{name}": like.new_ones(width) for name, width in {**layers, **ends}.items()}}
+        sizes = {f"layers.{n}.{name}": size for n in range(native.num_hidden_layers) for name, size in widths.items()}
+        sizes |= {f"{name}.weight": native.hidden_size for name in ("norm", "embedding_norm") if name in str(self.body)}
+        return {**state, **{f"model.{name}": like.new_ones(size) for name, size in sizes.items()}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         state = super().write_weights(config, state, task)
