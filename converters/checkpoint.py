@@ -108,7 +108,9 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
             raise
         raise ConversionError(f"{str(path)!r} is no file that torch.save wrote: {error}") from error
     tensors = require_tensors(content, str(path))
-    refuse_unbacked(tensors, path)
+    claims = [key for key, one in tensors.items() if one.numel() * one.element_size() > one.untyped_storage().nbytes()]
+    if claims:
+        raise UnsafeFileError(f"{str(path)!r} holds less data than these tensors claim: {enumerate_names(claims)}")
     return tensors
 
 
@@ -123,12 +125,6 @@ def refuse_bombs(path: Path) -> None:
         raise UnsafeFileError(
             f"{str(path)!r} has {path.stat().st_size} bytes, {unpacked} when unpacked: torch.save does not compress"
         )
-
-
-def refuse_unbacked(tensors: Mapping[str, Tensor], path: Path) -> None:
-    claims = [key for key, one in tensors.items() if one.numel() * one.element_size() > one.untyped_storage().nbytes()]
-    if claims:
-        raise UnsafeFileError(f"{str(path)!r} holds less data than these tensors claim: {enumerate_names(claims)}")
 
 
 def require_tensors(content: Any, name: str) -> dict[str, Tensor]:

@@ -100,13 +100,9 @@ def matrix_row(name: str, task: str) -> MatrixRow:
 
 
 def small_model(name: str, task: str) -> ZooPreTrainedModel:
-    return scrambled(build(name, task, seed=0, **sizes(name, task)))
-
-
-def sizes(name: str, task: str) -> dict[str, Any]:
     rope = getattr(config(name, task, **TINY), "rope_parameters", None) or {}
     is_narrow = TINY["hidden_size"] // TINY["num_attention_heads"] * rope.get("partial_rotary_factor", 1.0) < 2
-    return {**TINY, "num_attention_heads": 2} if is_narrow else TINY
+    return scrambled(build(name, task, seed=0, **{**TINY, **({"num_attention_heads": 2} if is_narrow else {})}))
 
 
 def to_markdown(rows: Iterable[MatrixRow]) -> str:

@@ -153,11 +153,6 @@ def window_period(config: ZooConfig) -> int | None:
     return period([config.window_of_layer(layer) is not None for layer in range(config.num_hidden_layers)])
 
 
-def key_heads(config: ZooConfig) -> list[int]:
-    """How many key heads each layer has; llama.cpp knows layers of convolutions by having none."""
-    return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.types_of_layers()]
-
-
 def layers_without_attention(config: ZooConfig) -> int | None:
     """Of how many layers the last has attention, and all others have none."""
     return period([kind != "full_attention" for kind in config.types_of_layers()])
@@ -185,7 +180,12 @@ EXPERTS: Metadata = {
     "expert_feed_forward_length": inner_size,
     "feed_forward_length": inner_size,
 }
-CONVOLUTIONS: Metadata = {"shortconv_l_cache": "conv_L_cache", "head_count_kv": key_heads}
+CONVOLUTIONS: Metadata = {
+    "shortconv_l_cache": "conv_L_cache",
+    "head_count_kv": lambda config: [  # llama.cpp knows layers of convolutions by having no key heads
+        config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.types_of_layers()
+    ],
+}
 DELTA_RULE: Metadata = {  # Qwen3-Next's experts and its gated delta rule, in the words of Mamba
     **EXPERTS,
     "expert_shared_feed_forward_length": lambda config: (

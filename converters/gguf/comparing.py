@@ -56,7 +56,11 @@ def check_gguf(
         before, found = run([(exact, plain), (path, job)], model.config)
     judge(model, plain, before, None, tolerance)
     difference = judge(model, job, found, source, float("inf"))
-    return replace(difference, perplexities=perplexities(model, job, found))
+    text = torch.tensor(job.text)
+    ours = log_probabilities(in_dtype(model, "float32"), [job.text])[0][:-1].gather(1, text[1:, None]).mean()
+    theirs = torch.tensor(found["expected"], dtype=torch.double).mean()
+    cost = Perplexities(float((-ours).exp()), float((-theirs).exp()), len(job.text) - 1)
+    return replace(difference, perplexities=cost)
 
 
 @dataclass(frozen=True)
@@ -184,10 +188,3 @@ def compare_prompts(job: Job, found: dict[str, Any], source: Path | None) -> Non
         ours = ours[:-1] if ours and ours[-1] == tokenizer.eos_token_id else ours
         if ours != theirs:
             raise VerificationError(f"llama.cpp makes other tokens of {text!r}: {theirs[:12]}, not {ours[:12]}")
-
-
-def perplexities(model: ZooPreTrainedModel, job: Job, found: dict[str, Any]) -> Perplexities:
-    text = torch.tensor(job.text)
-    ours = log_probabilities(in_dtype(model, "float32"), [job.text])[0][:-1].gather(1, text[1:, None]).mean()
-    theirs = torch.tensor(found["expected"], dtype=torch.double).mean()
-    return Perplexities(float((-ours).exp()), float((-theirs).exp()), len(job.text) - 1)

@@ -74,18 +74,14 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
     differs, _, nearest = min(plans, key=lambda one: one[:2])
     if nearest.exact:
         return nearest
-    if differs and (found := beyond(model)) is not None:
-        return replace(nearest, obstacles=(found,))
+    # A class that computes what the model does, where the zoo writes no file of it.
+    exact = [plan.target for plan in plan_export(model) if plan.exact] if differs else []
+    if known := next((name for name in exact if name in UNWRITTEN), None):
+        lacks = Obstacle(f"as {UNWRITTEN[known]}, llama.cpp's name of {known}", Reason.WRITER)
+        return replace(nearest, obstacles=(lacks,))
+    if exact:
+        return replace(nearest, obstacles=(Obstacle(f"llama.cpp has no architecture like {exact[0]}", Reason.ENGINE),))
     return replace(nearest, obstacles=as_another(nearest.architecture.name, nearest.obstacles))
-
-
-def beyond(model: ZooPreTrainedModel) -> Obstacle | None:
-    """Find a class that computes what a model does, where the zoo writes no file of it."""
-    exact = [plan.target for plan in plan_export(model) if plan.exact]
-    known = next((name for name in exact if name in UNWRITTEN), None)
-    if known is not None:
-        return Obstacle(f"as {UNWRITTEN[known]}, llama.cpp's name of {known}", Reason.WRITER)
-    return Obstacle(f"llama.cpp has no architecture like {exact[0]}", Reason.ENGINE) if exact else None
 
 
 NARROWER = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "Q3_K": "IQ4_NL", "Q2_K": "IQ4_NL"}
@@ -137,7 +133,9 @@ def write_gguf(model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenize
     try:
         writer.add_type("model")
         writer.add_name(model.config.variant)
-        writer.add_file_type(gguf.LlamaFileType[file_type(dtype)])
+        # Of mixtures of K-quants, those that take one type nearly everywhere.
+        most = f"MOSTLY_{dtype.upper()}{'_S' if dtype in ('q5_k', 'q4_k', 'q3_k') else ''}"
+        writer.add_file_type(gguf.LlamaFileType["ALL_F32" if dtype == "f32" else most])
         for key, value in (*architecture.numbers(config).items(), *tokenizer.items()):
             getattr(writer, f"add_{key}")(value)
         for given, tensor in weights.items():
@@ -179,11 +177,3 @@ def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]
     if tensor.ndim == 1 or not divides or any(part in name for part in EXACT_PARTS):
         wanted = kinds.F32
     return (data, wanted) if wanted == kinds.F32 else (quantize(data, wanted), wanted)
-
-
-def file_type(dtype: str) -> str:
-    """llama.cpp's name of files with matrices of a type."""
-    if dtype == "f32":
-        return "ALL_F32"
-    # Of mixtures of K-quants, those that take one type nearly everywhere.
-    return f"MOSTLY_{dtype.upper()}{'_S' if dtype in ('q5_k', 'q4_k', 'q3_k') else ''}"

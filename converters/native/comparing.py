@@ -106,7 +106,10 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
         return dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
 
     batch = Observation(values, lambda model: compute(model, inputs, config, output), by_row)
-    return [batch, *observe_growth(native, config, task, output)]
+    points, writes = turning_points(config), task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
+    lengths = all_lengths(config, points, native.num_parameters()) if writes or points else ()
+    at_once = writes and "positions" not in points.values()  # outputs of a token depend on no later ones
+    return [batch, *[grow(native, config, output, each, at_once=at_once) for each in lengths]]
 
 
 def sample(config: ZooConfig, task: str) -> dict[str, Tensor]:
@@ -180,14 +183,6 @@ def require_same(name: str, seen: list[Observation], model: ZooPreTrainedModel) 
 
 
 PROMPT = 4  # Tokens of the shortest prompt
-
-
-def observe_growth(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> list[Observation]:
-    """Let a native model read texts that grow, without its cache."""
-    points, writes = turning_points(config), task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
-    lengths = all_lengths(config, points, native.num_parameters()) if writes or points else ()
-    at_once = writes and "positions" not in points.values()  # outputs of a token depend on no later ones
-    return [grow(native, config, output, each, at_once=at_once) for each in lengths]
 
 
 def all_lengths(config: ZooConfig, points: Mapping[int, str], num_parameters: int) -> Iterator[range]:

@@ -200,13 +200,6 @@ class Persimmon(NormedLike, name="persimmon"):
 FALCON_READERS = ("self_attention.query_key_value", "mlp.dense_h_to_4h")
 
 
-def key_heads(native: Any) -> int:
-    """The number of key and value heads, by three settings."""
-    if native.new_decoder_architecture or not native.multi_query:
-        return int(native.num_kv_heads)
-    return 1
-
-
 def is_grouped(config: ZooConfig) -> bool:
     """Whether it has several key heads, and fewer than query heads: only the new architecture supports that."""
     return bool(1 < config.num_key_value_heads < config.num_attention_heads)
@@ -218,7 +211,12 @@ class Falcon(ParallelOrNot, name="falcon", variant="falcon-style", prefix="trans
     fields = {
         **SIZES,
         **same("max_position_embeddings", "initializer_range"),
-        "num_key_value_heads": Field("num_kv_heads", key_heads),
+        "num_key_value_heads": Field(
+            "num_kv_heads",
+            lambda native: (
+                1 if native.multi_query and not native.new_decoder_architecture else int(native.num_kv_heads)
+            ),
+        ),
         "intermediate_size": "ffn_hidden_size",
         "hidden_act": "activation",
         "layer_norm_eps": "layer_norm_epsilon",
