@@ -24,14 +24,8 @@ def load(request: dict[str, Any], dtype: str) -> Any:
     model_class = getattr(transformers, request["class_name"])
     # Experts are run by a grouped product, which PyTorch does not have in float64.
     experts = {"experts_implementation": "batched_mm"} if dtype == "float64" else {}
-    model, info = model_class.from_pretrained(
-        request["folder"],
-        dtype=dtype,
-        output_loading_info=True,
-        trust_remote_code=request["trust_remote_code"],
-        local_files_only=True,
-        **experts,
-    )
+    options = {"trust_remote_code": request["trust_remote_code"], "local_files_only": True, **experts}
+    model, info = model_class.from_pretrained(request["folder"], dtype=dtype, output_loading_info=True, **options)
     wrong = {word: sorted(map(str, keys)) for word, keys in info.items() if keys}
     if wrong:
         raise RuntimeError(f"not everything was loaded: {wrong}")

@@ -211,12 +211,8 @@ class Target(ABC):
     def load_with(self, auto_class: str, **arguments: Any) -> str:
         """Code by which transformers loads an export, with further arguments."""
         given = "".join(f", {name}={value!r}" for name, value in arguments.items())
-        return (
-            "```python\n"
-            f"from transformers import {auto_class}\n\n"
-            f'model = {auto_class}.from_pretrained("{PLACE}"{given})\n'
-            "```\n"
-        )
+        code = f'from transformers import {auto_class}\n\nmodel = {auto_class}.from_pretrained("{PLACE}"{given})'
+        return f"```python\n{code}\n```\n"
 
     def run_in(self, own: str) -> str:
         """Where the comparison ran, for instance "loaded without the zoo"; `own` is the zoo's name there."""

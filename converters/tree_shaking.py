@@ -136,14 +136,14 @@ class Shaker:
     def left(self, definition: Place) -> list[Any]:
         """Kept statements of a definition, classes without the methods that nothing reads."""
         dropped = {id(method) for methods in self.pending.values() for _, method in methods}
-        return [
-            changed(
-                node, body=changed(node.body, body=[one for one in node.body.body if id(one) not in dropped], footer=())
-            )
-            if isinstance(node, cst.ClassDef)
-            else node
-            for node in self.kept[definition]
-        ]
+
+        def without_dropped(node: Any) -> Any:
+            if not isinstance(node, cst.ClassDef):
+                return node
+            body = [one for one in node.body.body if id(one) not in dropped]
+            return changed(node, body=changed(node.body, body=body, footer=()))
+
+        return [*map(without_dropped, self.kept[definition])]
 
 
 class OneFile:

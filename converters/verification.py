@@ -125,13 +125,12 @@ def not_compared(model: ZooPreTrainedModel) -> tuple[str, ...]:
 def long_inputs(model: ZooPreTrainedModel) -> dict[str, dict[str, Tensor]]:
     """A text of each of those lengths, and as long a target, by the name of the batch."""
     config, generator = model.config, torch.Generator().manual_seed(0)
-    names = ["input_ids", *(["decoder_input_ids"] if config.stack == "encoder-decoder" else [])]
-    return {
-        f"{length}_tokens": {
-            given: tensor for name in names for given, tensor in draw_text(config, name, 1, length, generator).items()
-        }
-        for length in long_lengths(model)
-    }
+    found: dict[str, dict[str, Tensor]] = {}
+    for length in long_lengths(model):
+        batch = found[f"{length}_tokens"] = draw_text(config, "input_ids", 1, length, generator)
+        if config.stack == "encoder-decoder":
+            batch |= draw_text(config, "decoder_input_ids", 1, length, generator)
+    return found
 
 
 def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:

@@ -272,12 +272,10 @@ class NativeFormat:
 
     def refuse(self, native: Any, **expected: Any) -> None:
         """Raise NoCounterpartError, naming every field with another value than the only one expected."""
-        given = {field: getattr(native, field, value) for field, value in expected.items()}
-        wrong = [
-            f"{field}={given[field]!r} is set, only {value!r} can be converted"
-            for field, value in expected.items()
-            if given[field] != value
-        ]
+        wrong = []
+        for field, value in expected.items():
+            if (given := getattr(native, field, value)) != value:
+                wrong.append(f"{field}={given!r} is set, only {value!r} can be converted")
         if wrong:
             raise NoCounterpartError(self.name, wrong)
 

@@ -180,11 +180,7 @@ class DecoderFormat(NativeFormat, stack="decoder"):
 
     heads = HEADS
     of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        Task.SEQUENCE_CLASSIFICATION: {
-            "classifier_pooling": "last",
-            "classifier_pooler_act": None,
-            "classifier_bias": ANY,
-        }
+        Task.SEQUENCE_CLASSIFICATION: dict(classifier_pooling="last", classifier_pooler_act=None, classifier_bias=ANY)
     }
     reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
 

@@ -115,14 +115,9 @@ class NativeTarget(Target):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Load it where the zoo cannot be imported."""
-        return verify(
-            model,
-            folder,
-            TASK_CLASSES[task_of(model)][0],
-            self.output(model, plan),
-            in_process=not options.fresh_process,
-            in_double=self.native.computes_in_double,
-        )
+        auto_class, output = TASK_CLASSES[task_of(model)][0], self.output(model, plan)
+        ways = {"in_process": not options.fresh_process, "in_double": self.native.computes_in_double}
+        return verify(model, folder, auto_class, output, **ways)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Add the head size of a decoder that vLLM lacks on CPUs."""

@@ -74,14 +74,8 @@ class Causal(Part):
     ) -> tuple[Tensor, ...]:
         """Logits, then keys and values of all positions; the mask includes earlier ones."""
         cache = filled_cache(past)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=cache,
-            use_cache=True,
-        )
-        return outputs.logits, *content(cache)
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
+        return self.model(**given, past_key_values=cache, use_cache=True).logits, *content(cache)
 
 
 class Encoder(Part):
@@ -170,15 +164,9 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
             warnings.simplefilter("ignore")
             # It reports that torchvision is not installed, which no graph of ours needs.
             logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-            program = torch.onnx.export(
-                graph.module,
-                graph.inputs,
-                input_names=list(graph.input_names),
-                output_names=list(graph.output_names),
-                dynamic_shapes=graph.axes,
-                dynamo=True,
-                verbose=False,
-            )
+            names = {"input_names": list(graph.input_names), "output_names": list(graph.output_names)}
+            options = {**names, "dynamic_shapes": graph.axes, "dynamo": True, "verbose": False}
+            program = torch.onnx.export(graph.module, graph.inputs, **options)
     except Exception as error:
         # Any error of tracing a variant's code: the export is refused with the reason.
         reason = first_line(error.__cause__ or error)

@@ -43,11 +43,9 @@ NEEDS: Needs = {  # Settings that its models express, by field; those of embeddi
 class TorchNN(Converter, name="torch-nn"):
     """torch.nn's three classes, with the same keys in any project's module around them."""
 
-    unsaid: ClassVar[Mapping[str, str]] = {
-        "num_attention_heads": "nhead",
-        "norm_placement": "norm_first: 'pre' if true, else 'post'",
-        "hidden_act": "activation",
-    }
+    unsaid: ClassVar[Mapping[str, str]] = dict(
+        num_attention_heads="nhead", norm_placement="norm_first: 'pre' if true, else 'post'", hidden_act="activation"
+    )
 
     def recognises(self, keys: Collection[str]) -> bool:
         prefixes = ("", "encoder.", "decoder.")

@@ -24,14 +24,10 @@ class CopySharedLayers(Symmetry, name="copy-shared-layers", rank=20, field="shar
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         for prefix, stack in stacks(config).items():
-            first = f"{prefix}layers.0."
-            copies = {
-                name.replace(first, f"{prefix}layers.{layer}."): tensor
-                for layer in range(1, stack.num_hidden_layers)
-                for name, tensor in state.items()
-                if name.startswith(first)
-            }
-            state = {**state, **copies}
+            first = {name: tensor for name, tensor in state.items() if name.startswith(f"{prefix}layers.0.")}
+            for layer in range(1, stack.num_hidden_layers):
+                of_layer = f"{prefix}layers.{layer}."
+                state = state | {name.replace(f"{prefix}layers.0.", of_layer): one for name, one in first.items()}
         return state
 
 
@@ -93,12 +89,8 @@ class ZeroBias(Symmetry):
         return wanted is True and not lacking.get(self.field)
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        pattern = re.compile(self.layers)
-        added = {
-            name.removesuffix("weight") + "bias": tensor.new_zeros(tensor.shape[0])
-            for name, tensor in state.items()
-            if pattern.search(name)
-        }
+        lacking = [name for name in state if re.search(self.layers, name)]
+        added = {name.removesuffix("weight") + "bias": state[name].new_zeros(len(state[name])) for name in lacking}
         return {**state, **added}
 
 

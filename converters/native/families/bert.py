@@ -69,11 +69,9 @@ def encoder_tasks(pooler_act: Any = "tanh", **masked_lm: Any) -> dict[str, Mappi
     """Settings of an encoder's heads, as [`NativeFormat.of_task`][]: BERT's, but for those that are given."""
     return {
         Task.MASKED_LM: {"lm_head_transform": True, "lm_head_bias": True, **masked_lm},
-        Task.SEQUENCE_CLASSIFICATION: {
-            "classifier_pooling": "cls",
-            "classifier_pooler_act": pooler_act,
-            "classifier_bias": True,
-        },
+        Task.SEQUENCE_CLASSIFICATION: dict(
+            classifier_pooling="cls", classifier_pooler_act=pooler_act, classifier_bias=True
+        ),
     }
 
 

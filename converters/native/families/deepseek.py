@@ -222,11 +222,9 @@ class MiniCPM3(LatentLike, name="minicpm3"):
         "logit_scale": Field("dim_model_base", logit_scale, base_width, has=nearest_scale),
     }
     always = {**LatentLike.always, "position": "rotary"}
-    follows = {
-        **LatentLike.follows,
-        "scale_emb": lambda config: 1.0,
-        "scale_depth": lambda config: math.sqrt(config.num_hidden_layers),
-    }
+    follows = dict(
+        LatentLike.follows, scale_emb=lambda config: 1.0, scale_depth=lambda config: math.sqrt(config.num_hidden_layers)
+    )
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)

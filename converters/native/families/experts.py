@@ -90,12 +90,9 @@ class ExpertsLike(LlamaLike):
         found = super().obstacles(config, state, task)
         if config.feed_forward == self.always["feed_forward"]:
             part = FEED_FORWARDS.get(config.feed_forward)
-            given = {name: option(config, part, name) for name in self.only_options}
-            found += [
-                f"{name}={value}, here it is {self.only_options[name]}"
-                for name, value in given.items()
-                if value != self.only_options[name]
-            ]
+            for name, only in self.only_options.items():
+                if (given := option(config, part, name)) != only:
+                    found.append(f"{name}={given}, here it is {only}")
         return found
 
 

@@ -35,6 +35,9 @@ GPT2_FIELDS: Mapping[str, str | Field] = {
 }
 
 
+FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
+
+
 def rotated_part(native: Any) -> dict[str, Any]:
     """Read how many columns of a head are rotated."""
     share = {"partial_rotary_factor": native.rotary_dim / (native.n_embd // native.n_head)} if native.rotary_dim else {}
@@ -47,11 +50,8 @@ class GptJ(DecoderFormat, name="gptj", rank=200, variant="gptj-style", prefix="t
     fields = {**GPT2_FIELDS, "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns)}
     follows = {"embd_pdrop": lambda config: config.dropout}
     always = {
-        "position": "rotary-interleaved",
-        "parallel_residual": True,
-        "attention_bias": False,
-        "attention_out_bias": False,
-        "lm_head_bias": True,
+        **dict.fromkeys(("attention_bias", "attention_out_bias"), False),
+        **{"position": "rotary-interleaved", "parallel_residual": True, "lm_head_bias": True},
     }
     body = {"embed_tokens": "wte", "norm": "ln_f"}
     layer = {
@@ -138,12 +138,7 @@ class OpenAIGpt(Gpt2, name="openai-gpt", variant="post-norm"):
         **without(Gpt2.fields, "attention_scale", "intermediate_size"),
         "hidden_act": choice("afn", "hidden_act", {"gelu_new": "gelu", "relu": "relu", "silu": "silu"}),
     }
-    always = {
-        "position": "learned",
-        "norm_placement": "post",
-        "final_norm": False,
-        "intermediate_size": lambda config: 4 * config.hidden_size,
-    }
+    always = {**FOUR_TIMES, "position": "learned", "norm_placement": "post", "final_norm": False}
     only = {}
     body = {"embed_tokens": "tokens_embed", "position.weight": "positions_embed.weight"}
     layer = {**norms("ln_1", "ln_2", "norm_out"), **JOINED, **transposed(LINEAR)}

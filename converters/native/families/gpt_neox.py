@@ -12,6 +12,7 @@ from ...transforms import split
 from ..common import changed_exactly, mlp, norms, share_norms, without
 from ..declared import ALL_BIASES, EMBEDDING_NORM, SIZES, Field, biasless, choice, one_bias, same
 from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
+from .gpt2 import FOUR_TIMES
 from .llama import ATTENTION, ATTENTION_BIAS, DECODER_SIZES, GATED, NO_BIASES, PRE_NORMS, QK_LAYERNORMS
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
@@ -71,9 +72,6 @@ class GptNeoX(ParallelOrNot, name="gpt_neox", variant="gpt-neox-style", prefix="
         return {**state, **{name.replace(first, second): value for name, value in state.items() if first in name}}
 
 
-FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
-
-
 class Bloom(DecoderFormat, name="bloom", variant="bloom-style", prefix="transformer.", layers="h.{n}"):
     """BLOOM (Scao et al. 2022): a norm on the embeddings, joined projections."""
 
@@ -93,12 +91,9 @@ class Bloom(DecoderFormat, name="bloom", variant="bloom-style", prefix="transfor
 class Mpt(DecoderFormat, name="mpt", variant="alibi-decoder", prefix="transformer.", layers="blocks.{n}"):
     """MPT (MosaicML 2023): neither biases nor biases of norms."""
 
-    fields = {
-        **SIZES,
-        **same("initializer_range"),
-        "max_position_embeddings": "max_seq_len",
-        "layer_norm_eps": "layer_norm_epsilon",
-    }
+    fields = dict(
+        SIZES, **same("initializer_range"), max_position_embeddings="max_seq_len", layer_norm_eps="layer_norm_epsilon"
+    )
     always = {**NO_BIASES, **FOUR_TIMES, "position": "alibi", "hidden_act": "gelu"}
     only = {"logit_scale": None}
     body = {"embed_tokens": "wte", **biasless({"norm": "norm_f"})}
@@ -167,13 +162,9 @@ class Jais2(NormedLike, name="jais2"):
 class Nemotron(NormedLike, name="nemotron"):
     """Nemotron-4 and Minitron (Parmar et al. 2024): weights of norms are stored as differences from one."""
 
-    fields = {
-        **NormedLike.fields,
-        **ATTENTION_BIAS,
-        **same("mlp_bias"),
-        "layer_norm_eps": "norm_eps",
-        "rope_parameters": PARTIAL_ROPE,
-    }
+    fields = dict(
+        NormedLike.fields, **ATTENTION_BIAS, **same("mlp_bias"), layer_norm_eps="norm_eps", rope_parameters=PARTIAL_ROPE
+    )
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)

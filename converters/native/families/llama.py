@@ -45,12 +45,9 @@ ATTENTION_BIAS: Mapping[str, str | Field] = one_bias("attention_bias", ("attenti
 class LlamaLike(DecoderFormat, variant="llama-style"):
     """Base of the family; differences are in a table of each class."""
 
-    fields = {
-        **DECODER_SIZES,
-        "layer_norm_eps": "rms_norm_eps",
-        "rope_parameters": ROPE,
-        "classifier_dropout": CLASSIFIER_DROPOUT,
-    }
+    fields = dict(
+        DECODER_SIZES, layer_norm_eps="rms_norm_eps", rope_parameters=ROPE, classifier_dropout=CLASSIFIER_DROPOUT
+    )
     always = {"norm": "rmsnorm", "position": "rotary", "feed_forward": "gated", **NO_BIASES}
     body = {"embed_tokens": "embed_tokens", "norm": "norm"}
     layer = {**ATTENTION, **GATED, **PRE_NORMS}
@@ -162,11 +159,9 @@ class Ernie45(LlamaLike, name="ernie4_5"):
 class SeedOss(LlamaLike, name="seed_oss"):
     """Seed-OSS (ByteDance 2025): biases of queries, keys and values, and of attention's output, each by itself."""
 
-    fields = {
-        **LlamaLike.fields,
-        **same("attention_bias", "attention_out_bias", "mlp_bias"),
-        "dropout": "residual_dropout",
-    }
+    fields = dict(
+        LlamaLike.fields, **same("attention_bias", "attention_out_bias", "mlp_bias"), dropout="residual_dropout"
+    )
 
 
 class Arcee(LlamaLike, name="arcee"):
