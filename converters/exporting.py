@@ -103,9 +103,7 @@ def export(
     model = zoo_model(model, ExportError)
     if isinstance(model, Int8Model):
         refuse("be exported")
-    left_out: tuple[str, ...] = ()
-    if target != "bundle":
-        model, left_out = without_further_tokens(model)
+    model, left_out = (model, ()) if target == "bundle" else without_further_tokens(model)
     with written_whole(folder, force=force) as workshop:
         options = ExportOptions(dtype, source, fresh_process, page)
         report = export_as(choose(model, target), model, workshop, options)

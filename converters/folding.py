@@ -111,19 +111,14 @@ RANGES = ("WIDTH", "COUNT", "IDS", "TOKEN", "PROBABILITY", "FINITE", "ANY_NUMBER
 FACTS = ("least", "greatest", "positive", "choices", "usual", "decoder_of")
 """Facts of settings that a configuration reads; cards, drawings and exports read the others."""
 
-WITHOUT_SOURCE = {  # Tests of models in which no decoder reads an encoder's outputs
-    f"{owner}encoder_hidden_states is {test}": test == "None"
-    for owner in ("", "context.")
-    for test in ("None", "not None")
-}
+WITHOUT_SOURCE = {"encoder_hidden_states is None": True, "encoder_hidden_states is not None": False}
+WITHOUT_SOURCE |= {f"context.{test}": found for test, found in WITHOUT_SOURCE.items()}
+"""Tests of models in which no decoder reads an encoder's outputs."""
 
-METHODS = {
-    "ZooPreTrainedModel": (
-        *("from_pretrained", "_load_pretrained_model", "save_pretrained", "_upload_modified_files"),
-        *("train", "warn_in_eval_mode", "_ddp_params_and_buffers_to_ignore"),
-    )
-}
-"""Methods for the zoo's folders, warnings and balancing of experts, by class; a bundle inherits transformers' own."""
+METHODS = (  # Of ZooPreTrainedModel, for folders, warnings and balancing of experts; a bundle has transformers' own
+    *("from_pretrained", "_load_pretrained_model", "save_pretrained", "_upload_modified_files"),
+    *("train", "warn_in_eval_mode", "_ddp_params_and_buffers_to_ignore"),
+)
 
 
 class Folder(BranchFolder):
@@ -156,7 +151,7 @@ class Folder(BranchFolder):
         self.within.pop()
         self.functions.pop()
         self.locals.pop()
-        if updated_node.name.value in METHODS.get(self.within[0] if self.within else "", ()):
+        if self.within[:1] == ["ZooPreTrainedModel"] and updated_node.name.value in METHODS:
             return cst.RemoveFromParent()
         if self.within == ["Generation"] and not self.settings.rotates_anew:
             return cst.RemoveFromParent()

@@ -46,9 +46,8 @@ class Vocabularies(NamedTuple):
 
 def read_vocabularies(config: ZooConfig, folder: Path | None) -> Vocabularies:
     """Name every id, by the tokenizers in a folder if it has some."""
-    size = config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
-    if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
-        size = config.vocab_size
+    apart = config.stack == "encoder-decoder" and not config.share_encoder_decoder_embeddings
+    size = config.decoder_vocab_size if apart else config.vocab_size
     own = None if folder is None else folder / TARGET_FOLDER
     source = tokens_of(folder, config.vocab_size)
     return Vocabularies(source, tokens_of(own if own is not None and own.is_dir() else folder, size))

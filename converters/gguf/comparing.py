@@ -111,17 +111,12 @@ def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> l
 def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]:
     require("gguf", "xllamacpp")
     with scratch_folder() as place:
-        request = [
-            {
-                "file": str(path.absolute()),
-                "context": config.max_position_embeddings,
-                "results": str(place / f"results{number}.json"),
-                "new_tokens": NEW_TOKENS,
-                "most": min(MOST, config.vocab_size),
-                **vars(job),
-            }
-            for number, (path, job) in enumerate(jobs)
-        ]
+        alike = {"context": config.max_position_embeddings, "new_tokens": NEW_TOKENS}
+        alike["most"] = min(MOST, config.vocab_size)
+        request: list[dict[str, Any]] = []
+        for number, (path, job) in enumerate(jobs):
+            files = {"file": str(path.absolute()), "results": str(place / f"results{number}.json")}
+            request.append({**files, **alike, **vars(job)})
         (place / "request.json").write_text(json.dumps({"jobs": request}), encoding="utf-8")
         command = [sys.executable, "-I", serving.__file__, str(place / "request.json")]
         environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}

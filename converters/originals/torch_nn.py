@@ -57,11 +57,8 @@ class TorchNN(Converter, name="torch-nn"):
         hints = {**sizes, **ask(checkpoint.module), **hints}
         hints.pop("keep_dead", None)
         require_hints(self.name, self.unsaid, hints)
-        stack: dict[str, Any] = {
-            "is_encoder_decoder": model_class is ZooEncoderDecoder,
-            "is_decoder": model_class is ZooDecoder,
-            "add_cross_attention": model_class is ZooDecoder,
-        }
+        stack: dict[str, Any] = dict.fromkeys(("is_decoder", "add_cross_attention"), model_class is ZooDecoder)
+        stack["is_encoder_decoder"] = model_class is ZooEncoderDecoder
         fixed = (name for name, need in NEEDS.items() if need is not ANY and not isinstance(need, tuple))
         plain = {name: NEEDS[name] for name in fixed if not callable(NEEDS[name])}
         settings = {**plain, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "vocab_size": 1, **hints}

@@ -103,11 +103,8 @@ def check(path: Path) -> None:
             for one in inside(saved[part])
             if (problem := problem_of(one, known)) is not None
         ]
-        unknown += [
-            ("added token", repr(one["content"]), "it is added as a single word")
-            for one in saved["added_tokens"]
-            if one.get("single_word")
-        ]
+        alone = (repr(one["content"]) for one in saved["added_tokens"] if one.get("single_word"))
+        unknown += [("added token", content, "it is added as a single word") for content in alone]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error!r}") from error
     if unknown:
