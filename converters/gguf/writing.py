@@ -76,8 +76,8 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
         return nearest
     # A class that computes what the model does, where the zoo writes no file of it.
     exact = [plan.target for plan in plan_export(model) if plan.exact] if differs else []
-    if known := next((name for name in exact if name in UNWRITTEN), None):
-        lacks = Obstacle(f"as {UNWRITTEN[known]}, llama.cpp's name of {known}", Reason.WRITER)
+    if other := next((name for name in exact if name in UNWRITTEN), None):
+        lacks = Obstacle(f"as {UNWRITTEN[other]}, llama.cpp's name of {other}", Reason.WRITER)
         return replace(nearest, obstacles=(lacks,))
     if exact:
         return replace(nearest, obstacles=(Obstacle(f"llama.cpp has no architecture like {exact[0]}", Reason.ENGINE),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -49,6 +49,10 @@ class Hybrid(DecoderFormat):
         return without(read, *MIXER_OPTIONS) if read["mixer"] == "attention" else read
 
 
+def size(index: int) -> Callable[[ZooConfig], int]:
+    return lambda config: sizes(config)[index]
+
+
 def mixed_and_gates(config: ZooConfig) -> Transform:
     """Queries, keys and values in one projection and gates in another, which the class has by key head in one."""
     key_heads, value_heads, key_dim, value_dim = sizes(config)
@@ -91,10 +95,7 @@ class Qwen3Next(Hybrid, ExpertsLike, name="qwen3_next", variant="qwen3-next-styl
         **EXPERT_SIZES,
         **SHARED_SIZE,
         **by_layer("linear_attention", "gated-delta-net"),
-        **{
-            name: Field(name, write=lambda config, place=place: sizes(config)[place])
-            for place, name in enumerate(DELTA_SIZES)
-        },
+        **{name: Field(name, write=size(index)) for index, name in enumerate(DELTA_SIZES)},
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
         "rope_parameters": PARTIAL_ROPE,
     }
