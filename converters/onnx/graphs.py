@@ -164,8 +164,8 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
             warnings.simplefilter("ignore")
             # It reports that torchvision is not installed, which no graph of ours needs.
             logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-            names = {"input_names": list(graph.input_names), "output_names": list(graph.output_names)}
-            options = {**names, "dynamic_shapes": graph.axes, "dynamo": True, "verbose": False}
+            options: dict[str, Any] = {"dynamic_shapes": graph.axes, "dynamo": True, "verbose": False}
+            options |= {"input_names": list(graph.input_names), "output_names": list(graph.output_names)}
             program = torch.onnx.export(graph.module, graph.inputs, **options)
     except Exception as error:
         # Any error of tracing a variant's code: the export is refused with the reason.
