@@ -221,19 +221,15 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @property
     def _tied_weights_keys(self) -> dict[str, str]:
-        """Attributes of an instance that transformers reads when it saves."""
-        return self.tied_weights()
+        """{target: source} of this model's own tied parameters, which transformers reads of an instance."""
+        return {target: source for setting, (target, source) in self.ties.items() if getattr(self.config, setting)}
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """{target: source} of every tied parameter, by the configuration's two switches.
 
         transformers knows one switch, `tie_word_embeddings`; sharing source and target embeddings is independent of it.
         """
-        return super().get_expanded_tied_weights_keys(True) if all_submodels else self.tied_weights()
-
-    def tied_weights(self) -> dict[str, str]:
-        """{target: source} of this model's own tied parameters."""
-        return {target: source for setting, (target, source) in self.ties.items() if getattr(self.config, setting)}
+        return super().get_expanded_tied_weights_keys(True) if all_submodels else self._tied_weights_keys
 
     def follow_ties(self) -> None:
         """Correct the settings of ties where weights are tied otherwise, as merging adapters may leave them."""

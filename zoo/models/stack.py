@@ -70,7 +70,8 @@ class ZooStack(ZooModel):
         self.built_of = frozenset(type(module) for part in parts for module in part.modules())
         self.gradient_checkpointing = False
 
-    def tied_weights(self) -> dict[str, str]:
+    @property
+    def _tied_weights_keys(self) -> dict[str, str]:
         """Parameters that a variant's layers hold under several names."""
         first: dict[int, str] = {}
         names = ((name, id(parameter)) for name, parameter in self.named_parameters(remove_duplicate=False))
