@@ -49,11 +49,6 @@ class LatentExpansion(nn.Linear):
         return states @ by_head[:, self.key_width :].transpose(-1, -2)
 
 
-def takes_queries(projection: nn.Module) -> bool:
-    """Whether a projection of latent vectors is neither hooked nor replaced (adapters, quantisation)."""
-    return type(projection) is LatentExpansion and not (projection._forward_hooks or projection._forward_pre_hooks)
-
-
 class LatentAttention(Attention):
     """Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1).
 
@@ -141,10 +136,10 @@ class LatentAttention(Attention):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         """Mix values expanded from latent vectors, or the latent vectors themselves."""
-        latent = value
-        # An UnpaddedMask counts queries.
-        plain = isinstance(attention_mask, (Tensor, type(None))) and takes_queries(self.kv_b_proj)
-        if plain and query.shape[2] == 1:
+        latent, expand = value, self.kv_b_proj
+        # Neither hooked nor replaced (adapters, quantisation); an UnpaddedMask counts queries.
+        is_plain = type(expand) is LatentExpansion and not (expand._forward_hooks or expand._forward_pre_hooks)
+        if is_plain and isinstance(attention_mask, (Tensor, type(None))) and query.shape[2] == 1:
             return self.attend_to_latents(query, key, latent, attention_mask, **kwargs)
         expanded = self.kv_b_proj(latent.squeeze(1)).unflatten(-1, (query.shape[1], -1)).transpose(1, 2)
         own, value = expanded.split([self.nope_dim, expanded.shape[-1] - self.nope_dim], dim=-1)
