@@ -68,15 +68,9 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
 class FusedProjections(Attention):
     """Attention with one product for queries, keys and values, so that its input is rounded once."""
 
-    parts = ("q_proj", "k_proj", "v_proj")
+    base, methods, parts = Attention, ("forward", "project", "split_heads"), ("q_proj", "k_proj", "v_proj")
     qkv_proj: Int8Linear
     widths: list[int]
-
-    @staticmethod
-    def fits(module: nn.Module) -> bool:
-        """Whether a module is self-attention that projects as the library's own does."""
-        methods = ("forward", "project", "split_heads")
-        return isinstance(module, Attention) and not module.is_cross and inherits(module, Attention, *methods)
 
     def fuse(self, tokens: int) -> None:
         """Replace three float layers by one int8 layer, for about `tokens` tokens at a time."""
@@ -96,13 +90,8 @@ class FusedProjections(Attention):
 class FusedGate(GatedFeedForward):
     """A gated network with one product for gate and value, so that its input is rounded once."""
 
-    parts = ("gate_proj", "up_proj")
+    base, methods, parts = GatedFeedForward, ("forward", "project"), ("gate_proj", "up_proj")
     gate_up_proj: Int8Linear
-
-    @staticmethod
-    def fits(module: nn.Module) -> bool:
-        """Whether a module is a gated network that computes as the library's own does."""
-        return isinstance(module, GatedFeedForward) and inherits(module, GatedFeedForward, "forward", "project")
 
     def fuse(self, tokens: int) -> None:
         """Replace two float layers by one int8 layer, for about `tokens` tokens at a time."""
@@ -114,22 +103,19 @@ class FusedGate(GatedFeedForward):
         return gate, up
 
 
-def inherits(module: nn.Module, base: type[nn.Module], *methods: str) -> bool:
-    """Whether a module's class has methods of a base class as they are."""
-    return all(getattr(type(module), name) is getattr(base, name) for name in methods)
-
-
 def fuse(model: nn.Module, tokens: int) -> None:
     """Let layers that read the same input become one, where a sublayer computes as the library's own does."""
     owners = Counter(
         id(child) for module in model.modules() for child in (*module._modules.values(), *borrowed_by(module).values())
     )
+    kinds: tuple[Any, ...] = (FusedProjections, FusedGate)
     for module in list(model.modules()):
-        for fused in (FusedProjections, FusedGate):
-            if fused.fits(module):
-                layers = [getattr(module, name) for name in fused.parts]
+        for kind in kinds:
+            own = isinstance(module, kind.base) and not getattr(module, "is_cross", False)
+            if own and all(getattr(type(module), name) is getattr(kind.base, name) for name in kind.methods):
+                layers = [getattr(module, name) for name in kind.parts]
                 if all(type(layer) is nn.Linear and owners[id(layer)] == 1 for layer in layers):
-                    module.__class__ = subclass(fused, type(module))
+                    module.__class__ = subclass(kind, type(module))
                     cast(FusedProjections | FusedGate, module).fuse(tokens)
 
 

@@ -92,14 +92,9 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
         return key.strip(), parse_value(text)
 
 
-class Columns(click.ParamType):  # type: ignore[type-arg]
-    """Names of columns, or their numbers."""
-
-    name = "columns"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str | int]:
-        names = [name.strip() for name in str(value).split(",")]
-        return [int(name) for name in names] if all(map(str.isdecimal, names)) else list(names)
+def names_or_numbers(value: str) -> list[str | int]:
+    names = [name.strip() for name in value.split(",")]
+    return [int(name) for name in names] if all(map(str.isdecimal, names)) else list(names)
 
 
 def together(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
@@ -109,7 +104,7 @@ def together(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated]
 
 columns_option = click.option(
     "--columns",
-    type=Columns(),
+    type=names_or_numbers,
     metavar="A,B",
     help="Names or numbers of the columns; by default those named like what they hold, else the first but ids.",
 )

@@ -27,27 +27,13 @@ if TYPE_CHECKING:
     from .pushing import PushReport, push
     from .retries import RetryPolicy
 
+# fmt: off
 __all__ = [
-    "Address",
-    "HubAccessError",
-    "HubConflictError",
-    "HubError",
-    "HubModel",
-    "HubUnreachableError",
-    "IntegrityError",
-    "PushReport",
-    "RemoteCodeError",
-    "RepoIdError",
-    "RetryPolicy",
-    "RevisionMissingError",
-    "SecretError",
-    "UnsafeWeightsError",
-    "is_address",
-    "list_hub",
-    "parse_address",
-    "pull",
-    "push",
+    "Address", "HubAccessError", "HubConflictError", "HubError", "HubModel", "HubUnreachableError", "IntegrityError",
+    "PushReport", "RemoteCodeError", "RepoIdError", "RetryPolicy", "RevisionMissingError", "SecretError",
+    "UnsafeWeightsError", "is_address", "list_hub", "parse_address", "pull", "push",
 ]
+# fmt: on
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_names(__name__, declared_in(__file__))

@@ -198,13 +198,9 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     positions = config.get("max_position_embeddings")
     lengths = (f"Made for sequences of up to {positions:,} tokens.",) if isinstance(positions, int) else ()
     return {
-        "summary": variant.summary,
-        "description": variant.description,
-        "paper": variant.paper,
-        "source": variant.source,
+        **{name: getattr(variant, name) for name in ("summary", "description", "paper", "source", "origin")},
         "limits": (*limits, *lengths) or unknown["limits"],
         "quirks": {name: variant.quirks[name].description if name in variant.quirks else "" for name in on},
-        "origin": variant.origin,
     }
 
 

@@ -21,23 +21,8 @@ from . import attending, backends, basics, engines, fast_paths, generating, trai
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 
+# fmt: off
 __all__ = [
-    "CHECKS",
-    "Case",
-    "Check",
-    "Subject",
-    "attending",
-    "backends",
-    "basics",
-    "cases",
-    "check",
-    "check_variant",
-    "engines",
-    "fast_paths",
-    "generating",
-    "new_subject",
-    "randomize",
-    "subject_of",
-    "token_ids",
-    "training",
+    "CHECKS", "Case", "Check", "Subject", "attending", "backends", "basics", "cases", "check", "check_variant",
+    "engines", "fast_paths", "generating", "new_subject", "randomize", "subject_of", "token_ids", "training",
 ]

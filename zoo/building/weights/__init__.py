@@ -9,14 +9,8 @@ from zoo.registry import Weights, find_weights, list_weights, register_weights
 from .locating import is_saved, locate, locate_weights
 from .records import read_record, write_record
 
+# fmt: off
 __all__ = [
-    "Weights",
-    "find_weights",
-    "is_saved",
-    "list_weights",
-    "locate",
-    "locate_weights",
-    "read_record",
-    "register_weights",
-    "write_record",
+    "Weights", "find_weights", "is_saved", "list_weights", "locate", "locate_weights", "read_record",
+    "register_weights", "write_record",
 ]

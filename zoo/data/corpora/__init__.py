@@ -7,14 +7,8 @@ from zoo.registry import Corpus, CorpusFile, list_corpora, register_corpus
 
 from .getting import corpus_folder, data_folder, get, is_here, located
 
+# fmt: off
 __all__ = [
-    "Corpus",
-    "CorpusFile",
-    "corpus_folder",
-    "data_folder",
-    "get",
-    "is_here",
-    "list_corpora",
-    "located",
+    "Corpus", "CorpusFile", "corpus_folder", "data_folder", "get", "is_here", "list_corpora", "located",
     "register_corpus",
 ]

@@ -9,26 +9,9 @@ from .sources import SHIPPED, DataSource, Splits, full_path, load_splits
 from .tables import Kind, UnknownColumnError
 from .task import TASKS, DataTask, find_task, split_name
 
+# fmt: off
 __all__ = [
-    "SHIPPED",
-    "TASKS",
-    "TOKENIZERS",
-    "DataError",
-    "DataSource",
-    "DataTask",
-    "Kind",
-    "Outputs",
-    "Predictions",
-    "Score",
-    "Splits",
-    "Tokenizers",
-    "UnknownColumnError",
-    "find_task",
-    "full_path",
-    "load_splits",
-    "load_tokenizers",
-    "read_columns",
-    "split_name",
-    "train_tokenizers",
-    "translation_scores",
+    "SHIPPED", "TASKS", "TOKENIZERS", "DataError", "DataSource", "DataTask", "Kind", "Outputs", "Predictions", "Score",
+    "Splits", "Tokenizers", "UnknownColumnError", "find_task", "full_path", "load_splits", "load_tokenizers",
+    "read_columns", "split_name", "train_tokenizers", "translation_scores",
 ]
