@@ -1,7 +1,5 @@
 """Names of repositories: "org/name", "org/name@revision", "hf-hub:org/name@revision"."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

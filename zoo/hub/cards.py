@@ -1,25 +1,26 @@
-"""Model cards: what is known about a checkpoint, as the README of its repository."""
+"""Model cards: what is known about a checkpoint, as the README of its repository; and Spaces in which to explore it."""
 
-from __future__ import annotations
-
+import importlib.metadata
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import CommitOperationAdd, EvalResult, ModelCard, ModelCardData, SpaceCard, SpaceCardData
 
 from zoo.base.errors import ZooError
 from zoo.base.files import read_object
+from zoo.base.folders import relative_files
 from zoo.base.formats import installed_version
-from zoo.base.manifest import CODE_FILE
+from zoo.base.manifest import CODE_FILE, MANIFEST_FILE
 from zoo.models.fields import stated
 
 from .addresses import MAIN, Address
-from .client import LIBRARY
+from .client import LIBRARY, Hub
 from .folders import CONFIG, WEIGHTS
 from .pulling import is_distribution
 
@@ -65,7 +66,7 @@ def _pair(config: Mapping[str, Any], field: str, decoder_field: str) -> str:
     return f"{own} and {decoder}" if config.get("is_encoder_decoder") and decoder is not None else str(own)
 
 
-TEMPLATE = Path(__file__).with_name("card.md.jinja")
+TEMPLATE, SPACE_TEMPLATE = (Path(__file__).with_name(f"{page}.md.jinja") for page in ("card", "space"))
 
 PIPELINES = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
@@ -250,3 +251,49 @@ def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
 def eval_result(result: EvalResult | Mapping[str, Any], pipeline: str | None) -> EvalResult:
     """An evaluation result of the Hub's client, of the given task if it names none."""
     return result if isinstance(result, EvalResult) else EvalResult(**{"task_type": pipeline or "other", **result})
+
+
+SDK = "6.31.0"  # The version of Gradio that a Space runs
+
+APP = """\"\"\"The explorer for {model}, as `zoo push --space` writes it.\"\"\"
+
+from zoo.inside.explorer import build_page, publish
+
+publish(build_page(["{model}"], others=False))
+"""
+
+
+def space_files(address: Address, license: str | None = None, page: Path | None = None) -> dict[str, bytes]:
+    """Write the files of a Space: of a static page, or of one that runs the explorer by Gradio."""
+    model = str(address)
+    data = SpaceCardData(
+        title=address.repo_id.rpartition("/")[2],
+        sdk="static" if page else "gradio",
+        sdk_version=None if page else SDK,
+        app_file="index.html" if page else "app.py",
+        license=license,
+        models=[address.repo_id],
+        tags=[LIBRARY],
+    )
+    about: dict[str, Any] = {"model": model, "repo_id": address.repo_id, "static": page is not None}
+    text = SpaceCard.from_template(data, template_path=str(SPACE_TEMPLATE), **about)
+    card = {"README.md": f"{text}\n".encode()}
+    if page is not None:
+        return card | {path: (page / path).read_bytes() for path in relative_files(page) if path != MANIFEST_FILE}
+    requirement = f"{LIBRARY}[explore]=={importlib.metadata.version(LIBRARY)}\n"
+    return card | {"app.py": APP.format(model=model).encode(), "requirements.txt": requirement.encode()}
+
+
+def push_space(hub: Hub, address: Address, files: dict[str, bytes], private: bool | None) -> str:
+    """Create or update the Space that has the model's name. Other files in it stay."""
+    sdk = "gradio" if "app.py" in files else "static"
+    at: dict[str, Any] = {"repo_id": address.repo_id, "repo_type": "space"}
+    create = partial(hub.api.create_repo, space_sdk=sdk, private=private, exist_ok=True, **at)
+    url = hub.ask("creating the Space", address, create)
+    added = [CommitOperationAdd(path, content) for path, content in files.items()]
+    write = partial(hub.api.create_commit, operations=added, commit_message=f"Explore {address}", **at)
+    try:
+        hub.ask("writing the Space", address, write)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"its Space may have been written or not; look at {url}") from None
+    return str(url)

@@ -1,7 +1,5 @@
 """huggingface_hub's client, with time-outs, retries and errors of one line; and the list of the zoo's models there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The client's `create_commit(parent_commit=)` makes it. `tests/hub/test_faults.py
 after a lost answer.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress

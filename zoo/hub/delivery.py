@@ -5,8 +5,6 @@ finished: by the next pull into the folder, if the one that began was killed. Un
 model. `snapshot_download(local_dir=)` writes file by file, over any files: `tests/hub/test_delivery.py`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

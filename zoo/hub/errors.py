@@ -1,7 +1,5 @@
 """Errors of the Hub, and their one-line messages from the client's exceptions."""
 
-from __future__ import annotations
-
 import re
 
 from zoo.base.errors import ZooError, ZooWarning

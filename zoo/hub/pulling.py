@@ -1,7 +1,5 @@
 """From the Hub to a folder: complete, verified, safetensors only, and no code that was not allowed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

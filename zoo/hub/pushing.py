@@ -18,7 +18,7 @@ from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
 from zoo.base.interrupts import interrupts_counted
 
 from .addresses import MAIN, Address, parse_address
-from .cards import CardFacts, write_card
+from .cards import CardFacts, push_space, space_files, write_card
 from .checksums import is_intact
 from .client import LIBRARY, Hub, token_in_use
 from .commits import Change
@@ -26,7 +26,6 @@ from .errors import HubError, KeptCardWarning, RepoIdError, RevisionMissingError
 from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, refuse_secrets
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
 from .retries import RetryPolicy
-from .spaces import push_space, space_files
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

@@ -1,7 +1,5 @@
 """Records of training and evaluation in a checkpoint, for its model card."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How often to ask again, how long to wait, and which failures pass by themselves."""
 
-from __future__ import annotations
-
 import importlib
 import random
 import re
