@@ -40,11 +40,8 @@ def matching(names: Iterable[str], pattern: str | Iterable[str]) -> list[str]:
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
     wanted = [text for text in patterns if not text.startswith("!")] or ["*"]
     unwanted = [text[1:] for text in patterns if text.startswith("!")]
-    return [
-        name
-        for name in names
-        if any(fnmatchcase(name, text) for text in wanted) and not any(fnmatchcase(name, text) for text in unwanted)
-    ]
+    found = [name for name in names if any(fnmatchcase(name, text) for text in wanted)]
+    return [name for name in found if not any(fnmatchcase(name, text) for text in unwanted)]
 
 
 @dataclass(frozen=True)

@@ -291,11 +291,8 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
         task = require_task(task)
     if tag is not None:
         UnknownTagError.check(tag, valid=sorted({tag for variant in variants.values() for tag in variant.tags}))
-    return [
-        name
-        for name in matching(variants, pattern)
-        if (task is None or task in variants[name].tasks) and (tag is None or tag in variants[name].tags)
-    ]
+    able = [name for name, variant in variants.items() if task is None or task in variant.tasks]
+    return matching([name for name in able if tag is None or tag in variants[name].tags], pattern)
 
 
 def _tuple(words: str | Iterable[str]) -> tuple[str, ...]:

@@ -200,20 +200,17 @@ class Table:
         usual = "shaded" if self.shades else ""
         classes = ["", *("number" if heading in self.numbers else usual for heading in self.headings[1:])]
         head = "".join(element("th", *pair) for pair in zip(self.headings, classes, strict=False))
-        body = "".join(f"<tr>{''.join(self._cells(place))}</tr>" for place in range(len(self.rows)))
+        body = ""
+        for place, (name, *others) in enumerate(self.rows):
+            body += f"<tr>{element('td', name, 'name')}"
+            for column, text in enumerate(others):
+                style, more = classes[column + 1] if self.headings else usual, ""
+                if self.shades:
+                    share = 100 * STRONGEST * self.shades[place][column]
+                    style, more = "shaded", f' style="background:color-mix(in srgb,{SHADE} {share:.0f}%,transparent)"'
+                body += element("td", text, style, more)
+            body += "</tr>"
         return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
-
-    def _cells(self, place: int) -> Iterable[str]:
-        name, *others = self.rows[place]
-        yield element("td", name, "name")
-        for column, text in enumerate(others):
-            if self.shades:
-                share = 100 * STRONGEST * self.shades[place][column]
-                colour = f"background:color-mix(in srgb,{SHADE} {share:.0f}%,transparent)"
-                yield element("td", text, "shaded", f' style="{colour}"')
-            else:
-                number = bool(self.headings) and self.headings[column + 1] in self.numbers
-                yield element("td", text, "number" if number else "")
 
 
 def element(tag: str, text: str, style: str, more: str = "") -> str:

@@ -128,11 +128,8 @@ def load_with(
         raise CheckpointError(f"{problem}; what may be changed is {', '.join(SIZES)}") from error
     new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
     if new:
-        warnings.warn(
-            f"these weights are new and random, because {asked}: {enumerate_names(new)}; the rest is {folder}'s",
-            NewHeadWarning,
-            stacklevel=5,
-        )
+        message = f"these weights are new and random, because {asked}: {enumerate_names(new)}; the rest is {folder}'s"
+        warnings.warn(message, NewHeadWarning, stacklevel=5)
     if unread := sorted(name for name in loaded["unexpected_keys"] if changed and (task is None or "layers." in name)):
         message = f"these weights of {folder} are left out, because {asked}: {enumerate_names(unread)}"
         warnings.warn(message, ZooWarning, stacklevel=5)

@@ -93,15 +93,9 @@ def run(
     from zoo.comparison.benchmarks import find_benchmark, read_rows
     from zoo.comparison.benchmarks.running import deciding
 
-    rows = run_benchmark(
-        name,
-        variants or None,
-        conditions=conditions or None,
-        launch_with=dict(launch_with),
-        progress=not quiet,
-        tell=None if quiet else partial(click.echo, err=True),
-        **options,
-    )
+    options |= {"conditions": conditions or None, "launch_with": dict(launch_with), "progress": not quiet}
+    tell = None if quiet else partial(click.echo, err=True)
+    rows = run_benchmark(name, variants or None, tell=tell, **options)
     if as_json:
         write_json([asdict(row) for row in rows])
     else:

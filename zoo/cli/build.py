@@ -1,7 +1,5 @@
 """`zoo build` and `zoo new`."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Catalogues: `zoo settings`, `zoo tasks`, `zoo tokenizers`, `zoo recipes`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, fields
 from typing import Any
 

@@ -130,12 +130,9 @@ def compare(
     if repeat is not None:
         recorded = Comparison.read(repeat.parent if repeat.is_file() else repeat)
         names, training, settings, options = repeated_options(recorded, options)
-    arguments: dict[str, Any] = {
-        **options,
-        "settings": model_settings(settings),
-        "launch_with": dict(launch_with),
-        **arguments_for([*training, *([] if decay is None else [("decay", decay)])], run_comparison),
-    }
+    given = [*training, *([] if decay is None else [("decay", decay)])]
+    arguments: dict[str, Any] = {**options, "settings": model_settings(settings), "launch_with": dict(launch_with)}
+    arguments |= arguments_for(given, run_comparison)
     if recorded is not None:
         require_same_data(recorded, {**options, "names": names})
     tell = None if quiet else partial(click.echo, err=True)
@@ -162,12 +159,8 @@ def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, 
 
     context = click.get_current_context()
     found = context.command.make_context("compare", recorded.command[2:]).params
-    options = {name: found[name] for name in given}
-    options |= {
-        name: value
-        for name, value in given.items()
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
+    sources = {name: context.get_parameter_source(name) for name in given}
+    options = {name: (found if sources[name] is ParameterSource.DEFAULT else given)[name] for name in given}
     options["output_dir"] = given["output_dir"] or Path(f"{recorded.folder.name}-repeated")
     if options["output_dir"].resolve() == recorded.folder.resolve():
         raise ConfigError(f"{recorded.folder} holds the recorded comparison; choose another folder (-o)")

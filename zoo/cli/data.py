@@ -174,14 +174,10 @@ def prepare(
     from zoo.data.tasks.prepared import tokenizers_for
 
     tokenizers = tokenizers_for(source, tokenizer, task, heldout=heldout, column=column)
-    texts: dict[str, Any] = {"heldout": heldout, "column": column}
-    made = prepare_source(source, tokenizers, output, progress=not quiet, **texts, **options)
+    options |= {"heldout": heldout, "column": column, "progress": not quiet}
+    made = prepare_source(source, tokenizers, output, **options)
     skipped, near = (sum(getattr(shard, name) for shard in made.shards) for name in ("skipped", "near"))
     nearly = "" if options["near_duplicates"] is None else f", {near:,} near duplicates of them"
-    answer(
-        as_json,
-        asdict(made),
-        f"{output}: {made.tokens:,} tokens of {made.documents:,} documents ({made.bytes:,} bytes) "
-        f"in {len(made.shards):,} shards; {skipped:,} lines skipped, "
-        f"{made.duplicates:,} held-out documents{nearly} left out",
-    )
+    texts = f"{made.tokens:,} tokens of {made.documents:,} documents ({made.bytes:,} bytes)"
+    left_out = f"{skipped:,} lines skipped, {made.duplicates:,} held-out documents{nearly} left out"
+    answer(as_json, asdict(made), f"{output}: {texts} in {len(made.shards):,} shards; {left_out}")

@@ -1,7 +1,5 @@
 """`zoo explore` and `zoo attention`."""
 
-from __future__ import annotations
-
 import webbrowser
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`zoo export` and `zoo convert`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hints of every command: examples at the end of its help, and the next command after its output on a terminal."""
 
-from __future__ import annotations
-
 import functools
 import shlex
 from pathlib import Path

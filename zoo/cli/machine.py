@@ -1,7 +1,5 @@
 """Facts about the machine: `zoo doctor`, `zoo env`, `zoo completion`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import click

@@ -3,8 +3,6 @@
 A verb's module is imported when the verb is used, so `zoo --help` imports neither torch nor transformers.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

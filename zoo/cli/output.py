@@ -1,7 +1,5 @@
 """How verbs print: tables and text that fit a terminal, plain lines when piped, JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Options and arguments that several verbs take, with their completions."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable, Iterable, Sequence

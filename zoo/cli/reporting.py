@@ -1,7 +1,5 @@
 """Errors of commands: one line on stderr, and the exit code."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 import sys

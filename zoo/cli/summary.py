@@ -1,7 +1,5 @@
 """`zoo summary`, `zoo params` and `zoo coordinates`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """OpenAI's API for one model: completions, chats and embeddings, each also in batches, completions also as streams."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -1,7 +1,5 @@
 """Requests and answers of OpenAI's API; requests are checked before anything is computed."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A model that is served: texts to ids, ids to pieces of text or to embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The text of an output while it grows: stop strings are cut, and only what no later token changes is handed on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

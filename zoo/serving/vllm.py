@@ -4,8 +4,6 @@ vLLM loads `register` in each of its processes, through the entry point `vllm.ge
 bundle brings its own names and needs neither.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 BACKEND = "vllm.model_executor.models.transformers"  # vLLM's module of wrappers around transformers' models

@@ -1,7 +1,5 @@
 """Checks of what sees what: padding, causality, recorded weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Checks of attention's backends: they give what attention written out gives, or are refused."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

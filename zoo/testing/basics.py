@@ -1,7 +1,5 @@
 """Checks of what every model does: run, save, load, count, repeat."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The checks, and which of them apply to a variant and task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Checks for serving engines with their own attention and cache, and of int8 weights."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -1,7 +1,5 @@
 """Checks of fast paths: they are taken, and change results by rounding only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Checks of generation: caches, padding, beams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

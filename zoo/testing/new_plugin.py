@@ -1,7 +1,5 @@
 """New plugins: a package with one part or variant, and its tests, of the templates in `plugin/`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

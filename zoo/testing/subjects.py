@@ -1,7 +1,5 @@
 """The models that are checked: tiny, in float64, with weights that let no part hide."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from functools import cache

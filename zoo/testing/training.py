@@ -1,7 +1,5 @@
 """Checks of training: checkpointing, low precision, learning."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Registers the corpora that the zoo knows: corpora.yaml, and in files/ a table of files for those that have many."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Estimates of the number of training tokens, and of the time to read or prepare them."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass

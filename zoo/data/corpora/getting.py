@@ -1,7 +1,5 @@
 """Corpora on this machine: downloaded, checked, built, and found again."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

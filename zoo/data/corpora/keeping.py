@@ -1,7 +1,5 @@
 """List the contents of the folder of all corpora with their sizes, and remove them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress

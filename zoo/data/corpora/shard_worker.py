@@ -1,7 +1,5 @@
 """Writes token shards: `python -m zoo.data.corpora.shard_worker` reads jobs, one a line, and answers each in a line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

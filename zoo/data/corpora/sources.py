@@ -1,7 +1,5 @@
 """Documents of text files, JSON lines, parquet and data sets of the Hub, in pieces that are read independently."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

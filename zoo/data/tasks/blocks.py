@@ -189,11 +189,8 @@ class BlockCollator:
     def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch, (batch_size, seq_len), of blocks, with an `attention_mask` if a block was filled up."""
         padding = {"input_ids": self.pad_token_id, "labels": IGNORED, "position_ids": 0}
-        batch = {
-            name: in_rows([block[name] for block in blocks], filler)
-            for name, filler in padding.items()
-            if name in blocks[0]
-        }
+        names = [name for name in padding if name in blocks[0]]
+        batch = {name: in_rows([block[name] for block in blocks], padding[name]) for name in names}
         lengths = [len(block["input_ids"]) for block in blocks]
         if len(set(lengths)) > 1:
             batch["attention_mask"] = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()

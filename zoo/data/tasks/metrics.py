@@ -1,7 +1,5 @@
 """Accuracy and F1, with confidence intervals from resampled examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Documents packed into rows of one length with their borders kept: no token attends to another document."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

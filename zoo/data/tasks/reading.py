@@ -82,13 +82,10 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
         header = [name.strip() for name in header]
         names = chosen_columns(header, kinds, columns, f"{file}, line {first}" if columns is None else file)
         if columns is None and not all(NAME.fullmatch(name) for name in names):
-            warnings.warn(
-                f"{file}, line {first} was taken for the names of columns, and those called "
-                f"{' and '.join(map(repr, names))} are read; if that line is data, give the columns' numbers: "
-                f"--columns {','.join(map(str, range(len(kinds))))}",
-                DataWarning,
-                stacklevel=2,
-            )
+            called, numbers = " and ".join(map(repr, names)), ",".join(map(str, range(len(kinds))))
+            taken = f"{file}, line {first} was taken for the names of columns, and those called {called} are read"
+            better = f"if that line is data, give the columns' numbers: --columns {numbers}"
+            warnings.warn(f"{taken}; {better}", DataWarning, stacklevel=2)
         for name in names:
             if header.count(name) > 1:
                 problem = f"{file}, line {first}: {header.count(name)} columns are called {name!r}"
@@ -109,12 +106,9 @@ def warn_of_header(file: Path, line: int, fields: Sequence[str], kinds: Sequence
     """Warn if the first row of a file that is all data has the usual name of a column."""
     usual = [name for name, kind in zip(fields, kinds, strict=True) if name.casefold() in kind.usual_names]
     if usual:
-        warnings.warn(
-            f"{file}, line {line} is read as data, and has the name {usual[0]!r}; if it has the names of columns, give "
-            f"these instead of numbers: --columns {','.join(fields)}",
-            DataWarning,
-            stacklevel=2,
-        )
+        taken = f"{file}, line {line} is read as data, and has the name {usual[0]!r}"
+        better = f"if it has the names of columns, give these instead of numbers: --columns {','.join(fields)}"
+        warnings.warn(f"{taken}; {better}", DataWarning, stacklevel=2)
 
 
 def read_tsv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:

@@ -1,7 +1,5 @@
 """Texts that are encoded while they are trained on, without anything on the disk."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Iterator
