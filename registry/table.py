@@ -81,9 +81,8 @@ class Registry(Generic[T]):
     """A table of named things of one kind, which plugins may add to.
 
     Built-in things are registered when the module `built_in` is imported, which happens on the first look-up, and
-    before anybody else registers: so their names are taken in any order of imports. Plugins are loaded
-    when a name is still unknown then, or when everything is listed. Every look-up raises `error` for a name that
-    nothing has.
+    before anybody else registers: so their names are taken in any order of imports. Plugins are loaded when a name is
+    still unknown then, or when everything is listed. Every look-up raises `error` for a name that nothing has.
 
     Args:
         kind: Kind of the things, for messages: "variant", "position", ...

@@ -153,10 +153,9 @@ def load(path: str | Path, task: str | None = None, **kwargs: Any) -> AnyModel:
         task: The head to load, by default the one that was saved.
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, `subfolder`, `variant` (of the
             weight files), ...; where the checkpoint is converted, only `dtype`, `attn_implementation` and `subfolder`;
-            another `num_labels` or `vocab_size`, for a new head;
-            `verify=False` to load weights that are not those of the
-            folder's manifest; for a repository also `revision`, `cache_dir`, `token`,
-            `offline` and `force_download` as for [`zoo.pull`][].
+            another `num_labels` or `vocab_size`, for a new head; `verify=False` to load weights that are not those of
+            the folder's manifest; for a repository also `revision`, `cache_dir`, `token`, `offline` and
+            `force_download` as for [`zoo.pull`][].
 
     Returns:
         The model, in evaluation mode.

@@ -53,14 +53,10 @@ class Change:
     create_pr: bool = False  # Whether to open a pull request instead of moving the branch
 
     def commit(self) -> Landed:
-        """Upload the files and commit.
+        """Upload the files, commit and compare; a warning if the Hub has confirmed the commit and gives no list.
 
         The client never repeats a commit, since an answer may have been lost after the commit was made. Repeating it is
         safe with the parent named: the Hub refuses it the second time, and then the commit is found where it landed.
-
-        Returns:
-            The commit, after its files have been compared with the Hub's list. A warning is raised if the Hub has
-            confirmed the commit and gives no list.
         """
         api, repo_id = self.hub.api, self.address.repo_id
         additions = [CommitOperationAdd(file.path, file.content) for file in self.files]

@@ -260,11 +260,7 @@ class Download:
     with_pickles: bool  # Whether pickled weights may be pulled without safetensors
 
     def run(self) -> tuple[Path, list[str]]:
-        """Download what is missing, verify everything, and only then let the cache's revision move on.
-
-        Returns:
-            The folder of the commit in the cache, and the files of it that are wanted.
-        """
+        """Download and verify all files that are wanted; only then the cache's revision moves on to the folder."""
         # The client, asked for a branch, would return an old snapshot when the Hub is down. It is asked for a commit.
         commit = self.hub.resolve(self.address)
         listed = self.hub.files(self.address, commit)

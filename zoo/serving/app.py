@@ -172,7 +172,7 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
     if asked.stream:
         pieces = work.pieces()
         first = await anext(pieces, None)  # earlier failures are answered by a status
-        usage = asked.streamed_usage
+        usage = bool(asked.stream_options and asked.stream_options.include_usage)  # in the last piece
 
         async def events() -> AsyncIterator[str]:
             piece, begun = first, set()

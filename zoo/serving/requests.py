@@ -114,18 +114,14 @@ class RefusedRequestError(Exception):
 def as_prompts(value: Any) -> list[Any]:
     several = isinstance(value, list) and not all(type(one) is int for one in value)
     prompts = value if several else [value]
-    if not all(isinstance(one, str) or (isinstance(one, list) and is_ids(one)) for one in prompts):
+    lists = [one for one in prompts if not isinstance(one, str)]
+    if not all(isinstance(ids, list) and all(type(one) is int and one >= 0 for one in ids) for ids in lists):
         raise ValueError("valid: a text, a list of texts, a list of token ids, or a list of lists of token ids")
     if not all(prompts) and [] in prompts:
         raise ValueError("a list is empty")
     if len(prompts) > MAX_ROWS:
         raise ValueError(f"{len(prompts)} are too many; at most {MAX_ROWS}")
     return prompts
-
-
-def is_ids(value: list[Any]) -> bool:
-    """Whether a list holds whole numbers, and none that is negative."""
-    return all(type(one) is int and one >= 0 for one in value)
 
 
 def as_stops(value: Any) -> Any:
@@ -181,11 +177,6 @@ class SamplingRequest(Request):
     presence_penalty: Zero | None = None
     frequency_penalty: Zero | None = None
     logit_bias: Annotated[dict[str, float], AfterValidator(only_nothing)] | None = None
-
-    @property
-    def streamed_usage(self) -> bool:
-        """Whether the last piece of a stream counts tokens."""
-        return bool(self.stream_options and self.stream_options.include_usage)
 
 
 class CompletionRequest(SamplingRequest):

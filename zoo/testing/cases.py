@@ -119,15 +119,7 @@ class Case:
 
 
 def cases(names: str | Iterable[str] = "*", *, skip: Iterable[str] = ()) -> list[Case]:
-    """List every check of every task of some variants: the whole suite for `pytest.mark.parametrize`.
-
-    ```python
-    import pytest
-
-    @pytest.mark.parametrize("case", zoo.testing.cases("my-variant"), ids=str)
-    def test_my_variant(case):
-        case()
-    ```
+    """List every check of every task of some variants: the whole suite for `pytest.mark.parametrize(..., ids=str)`.
 
     Args:
         names: Names of variants, with settings or with wildcards.
