@@ -30,7 +30,7 @@ ROOMS = {
     "inside": "attention, heads, early predictions, gradients, the explorer",
     "comparison": "runs side by side, statistics, reports, benchmarks, claims",
     "testing": "the checks that every variant and part passes, a plugin's too",
-    "cli": "one file a verb, no logic of its own",
+    "cli": "one file a verb or a few that are alike, no logic of its own",
 }
 """The rooms of the library with their duties. Each may import the rooms above it."""
 UPWARD = {("building", "converters"), ("building", "hub"), ("converters", "hub")}

@@ -12,10 +12,10 @@ from zoo.base.errors import DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import frame_of, pieces_of, to_ids
 
-from .mapped import encoded, texts_of, values_of
+from .mapped import texts_of, values_of
 from .scores import Outputs, Predictions, Score
 from .sources import Splits
-from .tables import Kind, Table, place_of
+from .tables import Kind, Table, encoded, place_of
 from .task import DataTask, register_task
 from .text_task import with_labels
 

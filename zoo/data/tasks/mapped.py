@@ -1,4 +1,4 @@
-"""Examples as ids, and those of large files: rows and ids in Arrow files, which are mapped into memory."""
+"""Examples of large files: rows and their ids in Arrow files, which are mapped into memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from zoo.base.errors import DataError
 from zoo.base.files import stamp_of
 from zoo.data.corpora.getting import made_once, place_of
 from zoo.data.corpora.planning import SAMPLE_CHARACTERS, SHARD_BYTES
-
-from .tables import NUMBERS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -111,32 +109,3 @@ def values_of(examples: Dataset, column: str) -> Iterator[Any]:
     """Values of a column, some at a time."""
     for start in range(0, len(examples), ROWS_AT_ONCE):
         yield from examples[start : start + ROWS_AT_ONCE][column]
-
-
-def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:
-    """Make a dataset of encoded examples with their lines in the source."""
-    from datasets import Dataset, DatasetInfo
-
-    rows = examples if kept is None else examples.select(kept)
-    # A slice reads a column at once; a dataset's row costs thirty times as much.
-    numbers = {name: rows[name][:] for name in NUMBERS.values() if name in rows.column_names}
-    return Dataset.from_dict({**columns, **numbers}, info=DatasetInfo(description=examples.info.description))
-
-
-def short_enough(lengths: Sequence[int], max_length: int | None, examples: Dataset) -> list[int]:
-    kept = [i for i, length in enumerate(lengths) if max_length is None or length <= max_length]
-    if not kept and len(lengths):
-        source = examples.info.description or "the data"
-        problem = f"{source}: all {len(lengths)} examples have more than max_length={max_length} tokens"
-        raise TooLongError(f"{problem}; the shortest has {min(lengths)}")
-    return kept
-
-
-def short_rows(
-    inputs: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], max_length: int | None, examples: Dataset
-) -> Dataset:
-    from datasets import Dataset
-
-    kept = short_enough(list(map(len, inputs)), max_length, examples)
-    columns = {"input_ids": [inputs[i] for i in kept], "labels": [labels[i] for i in kept]}
-    return Dataset.from_dict({**columns, "length": [len(inputs[i]) for i in kept]})

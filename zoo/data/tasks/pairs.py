@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import ended, to_ids
 
-from .mapped import encoded, short_enough, texts_of
+from .mapped import texts_of
 from .scores import Predictions, Score, translation_scores
 from .sources import SHIPPED
-from .tables import Kind
+from .tables import Kind, encoded, short_enough
 from .task import DataTask, register_task
 
 if TYPE_CHECKING:

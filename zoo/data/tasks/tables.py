@@ -1,4 +1,4 @@
-"""Rows of a file or of a dataset, with their line numbers."""
+"""Rows of a file or of a dataset with their line numbers, also as ids within a length."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError, UnknownNameError, ZooWarning
 from zoo.data.corpora.sources import TEXT_COLUMNS
+
+from .mapped import ROWS_AT_ONCE, TooLongError, is_large, mapped_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -107,8 +109,6 @@ def place_of(examples: Any, row: int) -> str | None:
 def make_table(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, *, unit: str = "line"
 ) -> Table:
-    from .mapped import ROWS_AT_ONCE, is_large, mapped_rows
-
     if len(set(names)) < len(names):
         raise DataError(f"{source}: column {names[0]!r} was given twice; give different columns")
     checked = checked_rows(source, names, kinds, rows, unit)
@@ -211,3 +211,32 @@ def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | 
     if len(columns) != len(kinds):
         plural = "" if len(columns) == 1 else "s"
         raise DataError(f"{owner}: {len(columns)} column{plural} given where {len(kinds)} are expected")
+
+
+def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:
+    """Make a dataset of encoded examples with their lines in the source."""
+    from datasets import Dataset, DatasetInfo
+
+    rows = examples if kept is None else examples.select(kept)
+    # A slice reads a column at once; a dataset's row costs thirty times as much.
+    numbers = {name: rows[name][:] for name in NUMBERS.values() if name in rows.column_names}
+    return Dataset.from_dict({**columns, **numbers}, info=DatasetInfo(description=examples.info.description))
+
+
+def short_enough(lengths: Sequence[int], max_length: int | None, examples: Dataset) -> list[int]:
+    kept = [i for i, length in enumerate(lengths) if max_length is None or length <= max_length]
+    if not kept and len(lengths):
+        source = examples.info.description or "the data"
+        problem = f"{source}: all {len(lengths)} examples have more than max_length={max_length} tokens"
+        raise TooLongError(f"{problem}; the shortest has {min(lengths)}")
+    return kept
+
+
+def short_rows(
+    inputs: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], max_length: int | None, examples: Dataset
+) -> Dataset:
+    from datasets import Dataset
+
+    kept = short_enough(list(map(len, inputs)), max_length, examples)
+    columns = {"input_ids": [inputs[i] for i in kept], "labels": [labels[i] for i in kept]}
+    return Dataset.from_dict({**columns, "length": [len(inputs[i]) for i in kept]})

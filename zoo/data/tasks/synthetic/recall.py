@@ -17,8 +17,8 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..mapped import short_rows
 from ..scores import Outputs
+from ..tables import short_rows
 from ..task import register_task
 from ..text_task import with_labels
 from .rules import Synthetic

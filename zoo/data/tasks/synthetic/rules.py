@@ -13,11 +13,10 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import ended, to_ids
 
-from ..mapped import short_rows
 from ..pairs import PairsTask
 from ..scores import Outputs, Predictions, Score
 from ..sources import Splits
-from ..tables import Column
+from ..tables import Column, short_rows
 from ..task import register_task
 from ..text_task import padding_of, single_vocabulary
 
