@@ -179,6 +179,7 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
         # Parametrization
         (f"gpt2-style:{MUP}", {"initializer": "normal"}, "initializer='normal' was given; parametrization='mup'"),
         (f"gpt2-style:{MUP}", {"mup_base_width": 0}, "mup_base_width=0 was given; it must be at least 1"),
+        (f"gpt2-style:{MUP}", {"mup_base_width": "wide"}, "mup_base_width='wide' was given; it must be int"),
         (f"gpt2-style:{MUP}", {"residual": "normalized"}, "'mup' was given for normalized weights"),
         (
             f"ngpt:{MUP}",

@@ -108,7 +108,12 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
                 out positions after the last label of a row, unless `decoder_attention_mask` is given: the loss does not
                 depend on them, and their logits are zeros. *Shape:* (batch_size, target_len)
             use_cache: Whether to return keys and values; never with labels.
-            skip_logits, loss_smoothing, z_loss, kwargs: As for [`zoo.models.ZooForCausalLM`][].
+            skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
+                tensor of a training step.
+            loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of attention backends.
 
         Returns:
             `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if labels are given, the cache,

@@ -302,16 +302,23 @@ class ZooForMaskedLM(LanguageModel):
     ) -> MaskedLMOutput:
         """Predict the token at every position, with `masked_next_token` the next one.
 
-        Arguments as for [`zoo.models.ZooForCausalLM`][], without a cache, and further ones.
-
         Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
             attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Token ids, -100 to ignore. *Shape:* (batch_size, seq_len)
+            logits_to_keep: Positions to predict at, 0 for all, see `keep_positions`.
+            skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
+                tensor of a training step.
+            loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
             token_type_ids: Types of tokens, by default 0. *Shape:* (batch_size, seq_len)
             causal_rows: True for rows in which a position sees only itself and earlier ones; with `masked_next_token`.
                 The loss is then the mean over causal rows and the mean over the others, weighted by numbers of rows.
                 *Shape:* (batch_size,)
+            kwargs: `cache` (`past_key_values` by the name of transformers 5.24), `output_attentions`,
+                `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of attention backends.
 
         Returns:
             `logits`, *Shape:* (batch_size, seq_len, vocab_size), the loss if labels are given, and what was asked for.

@@ -25,7 +25,7 @@ from .parts import ATTENTIONS, PART_FIELDS
 from .roles import Role, parameter_roles
 from .transformer import transformer_of
 from .unit import UnitHead
-from .validation import require_at_least
+from .validation import require_at_least, require_type
 from .widths import BASE_WIDTH, matrix_std, width_factor
 
 BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
@@ -33,7 +33,9 @@ BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
 
 def mup_settings(config: ZooConfig) -> dict[str, Any]:
     """The settings that make a model's parametrization maximal update."""
-    require_at_least(1, mup_base_width=getattr(config, "mup_base_width", BASE_WIDTH))
+    base_width = getattr(config, "mup_base_width", BASE_WIDTH)
+    require_type("mup_base_width", base_width, "int")
+    require_at_least(1, mup_base_width=base_width)
     decoder = config.get_text_config(decoder=True)
     if decoder.head_dim != config.head_dim:
         raise ConfigError(
