@@ -16,7 +16,7 @@ from zoo.comparison.display.findings import headline, sentences
 from zoo.comparison.display.formatting import mean_and_spread, records, signed, to_csv
 from zoo.comparison.display.report.charts import Point, joined, pareto, points_of
 from zoo.comparison.display.report.page import cell
-from zoo.comparison.display.terminal import folded
+from zoo.comparison.display.wide_table import folded
 from zoo.comparison.results.metrics import metrics_of
 from zoo.comparison.results.statistics import ERROR, Measurements
 from zoo.comparison.results.summary import summarize

@@ -17,7 +17,7 @@ from .parameters import PATH, NamedPath, json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.comparison.benchmarks import Benchmark, Row
-    from zoo.comparison.display.terminal import WideTable
+    from zoo.comparison.display.wide_table import WideTable
 
 
 class ExistingText(NamedPath):
@@ -205,7 +205,7 @@ def show_rows(
 
 def wide(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> WideTable:
     """Put rows that begin with a variant into as many tables below each other as the terminal needs."""
-    from zoo.comparison.display.terminal import WideTable
+    from zoo.comparison.display.wide_table import WideTable
 
     names, *columns = zip(*rows, strict=True)
     titled = zip(headings[1:], columns, strict=True)
