@@ -112,8 +112,11 @@ def weights_of(folder: Path) -> dict[str, str]:
     return {file.name: known[file.name].sha256 if file.name in known else sha256_of(file) for file in files}
 
 
-MAPPED = 1 << 24
-"""Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
+MAPPED = 1 << 29
+"""Bytes of a file that are mapped into memory at a time.
+
+Between parts a hash waits for other threads of Python, some 5 ms where a model is loaded at the same time. Systems want
+parts to begin at multiples of 2^16 at most."""
 
 
 def sha256_of(file: Path) -> str:
