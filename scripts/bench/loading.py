@@ -4,8 +4,8 @@
     OMP_NUM_THREADS=1 python scripts/bench/loading.py --document    # and put the table into docs/performance.md
 
 All have the same weights: transformers' GPT-2, and the zoo's conversion of it. Times are medians over rounds in
-which all take turns, by the clock, which a second thread saves, and by the processor, which other processes disturb less;
-ratios are to `safetensors` alone in the same round, or to who is named first.
+which all take turns: by the clock, which a second thread saves, and by the processor, which other processes disturb
+less. Ratios are to `safetensors` alone in the same round, or to who is named first.
 """
 
 from __future__ import annotations
