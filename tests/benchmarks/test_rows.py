@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError
-from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, judge, read_rows, record, timing, verify
+from zoo.comparison.benchmarks import (
+    Benchmark,
+    Row,
+    bench,
+    benchmarks,
+    find_benchmark,
+    judge,
+    read_rows,
+    record,
+    timing,
+    verify,
+)
 from zoo.comparison.benchmarks.rows import write_rows
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\0"), max_size=20)
@@ -66,6 +77,13 @@ def test_an_order_of_writing_does_not_show(tmp_path: Path) -> None:
     write_rows(tmp_path / "one.csv", rows)
     write_rows(tmp_path / "other.csv", rows[::-1])
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "other.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in benchmarks().items() if one.results.is_file()))
+def test_files_of_rows_are_as_they_would_be_written_again(name: str, tmp_path: Path) -> None:
+    file = benchmarks()[name].results
+    write_rows(tmp_path / file.name, read_rows(file))
+    assert (tmp_path / file.name).read_text() == file.read_text()
 
 
 def test_an_interrupted_recording_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
