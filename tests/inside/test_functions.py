@@ -10,7 +10,7 @@ import torch
 import zoo
 from zoo.base.errors import ConfigError, InputError, ZooError
 from zoo.inside import NormRecorder, head_statistics, heads_figure, logit_lens, norms_figure, position_tables, summary
-from zoo.inside.heads import shares
+from zoo.inside.heads import distances, entropies, shares
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
 TEXTS = ["My son is here.", "The dog doesn't like hot milk, but my son does."]
@@ -64,7 +64,10 @@ def test_texts_without_targets_or_targets_without_use_are_refused(translator, wr
 
 def test_weight_that_falls_on_padding_is_left_out():
     weights, keys = torch.full((1, 1, 1, 2, 4), 0.25), torch.tensor([[True, True, False, False]])
-    np.testing.assert_allclose(shares(weights, keys).flatten(), [0.5, 0.5, 0.0, 0.0] * 2)
+    real = shares(weights, keys)
+    np.testing.assert_allclose(real.flatten(), [0.5, 0.5, 0.0, 0.0] * 2)
+    np.testing.assert_allclose(entropies(real).flatten(), np.log(2))
+    np.testing.assert_allclose(distances(real).flatten(), 0.5)
 
 
 def test_a_head_that_looks_at_all_tokens_alike_does_so_with_any_sink(tokenizers):

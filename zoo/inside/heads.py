@@ -80,12 +80,9 @@ def head_statistics(
     found = []
     for kind, weights in attention_weights(loaded, inputs).items():
         queries, keys = (inputs.masks[side] for side in sides_of(kind))
-        real, distance = shares(weights, keys), None
-        if kind != "cross":
-            places = torch.arange(real.shape[-1], device=real.device, dtype=real.dtype)
-            distance = average((real * (places[:, None] - places).abs()).sum(dim=-1), queries)
-        entropy = average(torch.special.entr(real).sum(dim=-1), queries)
-        found.append(HeadStatistics(kind, entropy, distance, layers_of(loaded, kind)))
+        real = shares(weights, keys)
+        distance = None if kind == "cross" else average(distances(real), queries)
+        found.append(HeadStatistics(kind, average(entropies(real), queries), distance, layers_of(loaded, kind)))
     return found
 
 
@@ -93,6 +90,17 @@ def shares(weights: Tensor, keys: Tensor) -> Tensor:
     """Weights of every query on real keys, as shares of their sum. *Shape:* as weights."""
     real = weights.double() * keys[:, None, None]
     return real / real.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(real.dtype).tiny)
+
+
+def entropies(real: Tensor) -> Tensor:
+    """Entropy of every query's shares in nats, (num_layers, batch_size, num_heads, num_queries)."""
+    return torch.special.entr(real).sum(dim=-1)
+
+
+def distances(real: Tensor) -> Tensor:
+    """Mean distance of every query's shares in tokens, (num_layers, batch_size, num_heads, num_queries)."""
+    places = torch.arange(real.shape[-1], device=real.device, dtype=real.dtype)
+    return (real * (places[: real.shape[-2], None] - places).abs()).sum(dim=-1)
 
 
 def average(values: Tensor, queries: Tensor) -> NDArray[np.float32]:
