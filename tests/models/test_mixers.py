@@ -12,8 +12,8 @@ from transformers import DynamicCache
 from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
 import zoo
-from zoo.base.errors import InputError
-from zoo.models import MIXERS, ShortConvolution
+from zoo.base.errors import ConfigError, InputError
+from zoo.models import MIXERS, Mixer, ShortConvolution
 from zoo.models.layers import build_mixer
 from zoo.models.mixers.delta_rule import channel_gated_delta_rule, gated_delta_rule
 
@@ -207,6 +207,13 @@ def test_a_plugin_adds_a_mixer_to_every_variant(monkeypatch: pytest.MonkeyPatch)
     model = zoo.build("gpt2-style@tiny:mixer=before,conv_L_cache=2,vocab_size=20", "causal-lm")
     assert type(model.model.layers[0].self_attn) is Before
     assert model.generate(IDS, max_new_tokens=2, do_sample=False).shape == (2, 9)
+
+
+def test_a_mixer_without_a_type_of_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MIXERS, "_items", dict(MIXERS._items))
+    MIXERS.register("untyped")(type("Untyped", (Mixer,), {"__doc__": "Without layers of its own."}))
+    with pytest.raises(ConfigError, match="class Untyped lacks a layer_type: 'linear_attention' or 'conv'"):
+        zoo.build("gpt2-style@tiny:mixer=untyped")
 
 
 @pytest.mark.parametrize("mixer", [*NAMES, "short-conv,conv_bias=True"])

@@ -28,7 +28,7 @@ class Mixer(nn.Module):
         out_proj: The projection onto the residual stream.
     """
 
-    layer_type: ClassVar[str]
+    layer_type: ClassVar[str | None] = None
     out_proj: nn.Linear
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
@@ -39,6 +39,8 @@ class Mixer(nn.Module):
     def check_options(cls, config: ZooConfig) -> None:
         """Refuse stacks that see later tokens, and such as have no layer of either kind."""
         given = f"mixer={config.mixer!r} was given"
+        if cls.layer_type is None:
+            raise ConfigError(f"{given}, whose class {cls.__name__} lacks a layer_type: 'linear_attention' or 'conv'")
         if config.stack != "decoder" or config.add_cross_attention:
             stack = f"an {config.stack}" if config.stack != "decoder" else "a decoder with cross attention"
             raise ConfigError(f"{given} for {stack}; it sees earlier tokens only, so only decoders can have it")
