@@ -239,6 +239,7 @@ def test_a_model_that_was_in_training_mode_does_not_warn() -> None:
 def test_experts_are_claimed_where_there_are_some() -> None:
     assert zoo.build("mixtral-style@tiny")._can_set_experts_implementation()
     assert not zoo.build("llama-style@tiny")._can_set_experts_implementation()
+    assert not zoo.models.ZooModel._can_set_experts_implementation()
 
 
 def test_a_mode_that_one_part_lacks_is_set_in_all() -> None:

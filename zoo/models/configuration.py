@@ -162,7 +162,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         return (config, {**unused, **files}) if returns_unused else config
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """What `save_pretrained` writes: all own fields, what was set of `PreTrainedConfig`'s, and versions."""
+        """Make the dictionary that is saved: all own fields, `PreTrainedConfig`'s that were set, and versions."""
         own = {name: value for name, value in self.to_dict().items() if name in Fields.__annotations__}
         written_by = {WRITTEN_BY: zoo_version()} if zoo_version() else {}
         return {**super().to_diff_dict(), **own, **CONFIGURATION.stamp, **written_by}

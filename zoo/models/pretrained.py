@@ -147,9 +147,9 @@ class ZooPreTrainedModel(AttentionBackends):
         timestamps = {**files_timestamps, MANIFEST_FILE: math.inf}
         return super()._upload_modified_files(working_dir, repo_id, timestamps, *args, **kwargs)
 
-    def _can_set_experts_implementation(self) -> bool:
-        """Whether `set_experts_implementation` works, which transformers looks for in a class's source."""
-        return "num_experts_per_tok" in getattr(FEED_FORWARDS.get(self.config.feed_forward), "options", {})
+    def _can_set_experts_implementation(self: Any = None) -> bool:
+        """Whether a model can choose how its experts compute; False of a class, as the configuration decides."""
+        return "num_experts_per_tok" in getattr(self and FEED_FORWARDS.get(self.config.feed_forward), "options", {})
 
     def init_parallel_plans(self) -> None:
         """Leave plans to be made by the existing modules when they are read; transformers makes them by the class."""

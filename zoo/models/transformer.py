@@ -97,10 +97,10 @@ class Transformer:
         output_size: Computes the output width of a language model's head; by default one score per token id.
         head: Builds the output projection of a language model, called as `torch.nn.Linear` is.
         pooler: Pools token vectors under a mask, (batch_size, seq_len) or None; by default by the configuration.
-        decoder_inputs: Makes decoder input ids from source ids and labels, either of which may be None, when none are
-            given; by default the labels (or else the source) shifted to the right.
-        attention_mask: Makes the padding mask from the given one and the token ids, either of which may be None; by
-            default the given one.
+        decoder_inputs: Makes decoder input ids, when none are given, from source ids (or None) and labels (or None); by
+            default the labels, or without labels the source, shifted to the right.
+        attention_mask: Makes the padding mask from the given one (or None) and the token ids (or None); by default the
+            given one.
         backends: Attention backends that all replaced parts run on.
         supports_unpadding: Whether only attention looks beyond one token or at a token's place in the batch, so that
             padding may be taken out before the layers; by default if neither layers nor masks are replaced.
