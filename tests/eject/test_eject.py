@@ -65,7 +65,7 @@ LINES = {
     "gpt2-style": 160,
     "llama-style": 175,
     "vanilla": 235,
-    "t5-style": 260,
+    "t5-style": 265,
     "deepseek-v3-style": 260,
     "qwen3-next-style": 325,
 }
@@ -161,6 +161,8 @@ WHERE_SCHEMES_MEET_PARTS = [
     "pre-norm:parametrization=mup,scale_embedding=True,embedding_size=32,position=sinusoidal",
     "bert-style:parametrization=mup,scale_embedding=True,type_vocab_size=8",
     "pre-norm:initializer=xavier-uniform,scale_embedding=True,embedding_size=16",
+    "pre-norm:initializer=t5,attention_scale=none,attention=latent,tie_word_embeddings=True",
+    "pre-norm:initializer=t5,feed_forward=moe,embedding_size=16",
     "ltg-bert-style:parallel_residual=True",
     "ltg-bert-style:feed_forward=moe-shared,num_hidden_layers=3",
     "ltg-bert-style:feed_forward=moe-sigmoid,num_hidden_layers=3",

@@ -397,7 +397,7 @@ def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "initializer", ["normal", "depth-scaled", "layer-scaled", "xavier-uniform", "deepnorm", "torch"]
+    "initializer", ["normal", "depth-scaled", "layer-scaled", "xavier-uniform", "deepnorm", "torch", "t5"]
 )
 def test_every_initialisation_reaches_experts(initializer: str) -> None:
     """Experts start as linear layers of their sizes do."""

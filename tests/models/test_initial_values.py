@@ -157,6 +157,7 @@ STDS: dict[str, Callable[[int, int, bool, bool], float]] = {
     "normal": lambda read, written, feeds, ends: 0.02,
     "depth-scaled": lambda read, written, feeds, ends: 0.02 / math.sqrt(2 * 8) if ends else 0.02,
     "xavier-uniform": lambda read, written, feeds, ends: math.sqrt(2 / (read + written)),
+    "t5": lambda read, written, feeds, ends: read**-0.5,
     "torch": lambda read, written, feeds, ends: 1 / math.sqrt(3 * read),
     # A normal distribution that is cut at two standard deviations has 0.88 of it.
     "layer-scaled": lambda read, written, feeds, ends: 0.88 * math.sqrt(2 / (5 * 96) / (2 * 3 if feeds else 1)),
@@ -177,6 +178,28 @@ def test_weights_begin_as_large_as_their_scheme_has_them(initializer: str) -> No
     ):
         std = STDS[initializer](linear.in_features, linear.out_features, feeds, ends)
         assert linear.weight.std().item() == pytest.approx(std, rel=0.05)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_t5_begins_as_its_authors_have_it(tied: bool) -> None:
+    """t5x, examples/t5: embeddings of 1, others by fan-in, queries smaller by sqrt(head_dim), tied logits scaled."""
+    settings: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4}
+    output = {"tie_word_embeddings": True, "logit_scale": 128**-0.5} if tied else {}
+    model = zoo.build("t5-style", seed=0, vocab_size=300, num_hidden_layers=1, **settings, **output)
+    stds = {name: weight.std().item() for name, weight in model.named_parameters() if weight.ndim > 1}
+    for name, std in stds.items():
+        expected = {"embed_tokens.weight": 1.0, "down_proj.weight": 512**-0.5, "q_proj.weight": (128 * 32) ** -0.5}
+        ends = [one for end, one in expected.items() if name.endswith(end)]
+        assert std == pytest.approx(ends[0] if ends else 128**-0.5, rel=0.2 if "position" in name else 0.05), name
+    assert ("lm_head.weight" in stds) != tied
+
+
+def test_embeddings_of_t5_are_small_where_logits_are_not_divided() -> None:
+    for field in ("tie_word_embeddings", "scale_embedding"):
+        model: Any = zoo.build(f"t5-style@tiny:{field}=true", seed=0, vocab_size=300)
+        assert model.get_input_embeddings().weight.std().item() == pytest.approx(
+            model.config.hidden_size**-0.5, rel=0.05
+        )
 
 
 SIZES: dict[str, Any] = {

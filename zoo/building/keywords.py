@@ -157,7 +157,9 @@ class Settings(Keywords, total=False):
     """Probability of dropping an element after the feed-forward activation."""
     classifier_dropout: float | None
     """Probability of dropping an element before a classifier, `dropout` if not given."""
-    initializer: Literal["d2l", "deepnorm", "depth-scaled", "layer-scaled", "mup", "normal", "torch", "xavier-uniform"]
+    initializer: Literal[
+        "d2l", "deepnorm", "depth-scaled", "layer-scaled", "mup", "normal", "t5", "torch", "xavier-uniform",
+    ]
     """Initialisation part."""
     initializer_range: float | None
     """Standard deviation of normal initialisation; by default 0.02, times sqrt(initializer_width / hidden_size) in

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from .attention import Attention
+from .choices import AttentionScale
 from .configuration import ZooConfig
 from .feed_forwards.mixture import Experts
 from .layers import EncoderLayer, FeedForward, ParallelEncoderLayer
@@ -83,6 +84,22 @@ def torch_default(module: nn.Module, config: ZooConfig) -> None:
             init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
     elif isinstance(module, nn.Embedding):
         init.normal_(module.weight)
+
+
+def t5(module: nn.Module, config: ZooConfig) -> None:
+    """Normal with variance 1 / fan_in, queries of unscaled attention divided by sqrt(head_dim), embeddings of 1 (T5).
+
+    The authors divide the output of tied embeddings by sqrt(width). Where that is not so, or where embeddings are
+    multiplied by it, they have variance 1 / width.
+    """
+    for weight in matrices(module):
+        init.normal_(weight, mean=0.0, std=weight.shape[-1] ** -0.5)
+    if isinstance(module, nn.Embedding):
+        is_small = config.scale_embedding or (config.tie_word_embeddings and config.logit_scale == 1.0)
+        init.normal_(module.weight, mean=0.0, std=config.embedding_width**-0.5 if is_small else 1.0)
+    elif isinstance(module, Attention) and config.attention_scale == AttentionScale.NONE:
+        queries = module.q_proj
+        init.normal_(queries.weight, mean=0.0, std=(queries.in_features * module.key_width(config)) ** -0.5)
 
 
 def layer_scaled(module: nn.Module, config: ZooConfig) -> None:

@@ -129,6 +129,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "deepnorm": "models.initialization:deepnorm",
         "torch": "models.initialization:torch_default",
         "layer-scaled": "models.initialization:layer_scaled",
+        "t5": "models.initialization:t5",
         "mup": "models.parametrization:MaximalUpdate",
         "d2l": "variants.builders.d2l:d2l_initializer",
     },

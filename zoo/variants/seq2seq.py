@@ -59,6 +59,7 @@ seq2seq(
         "attention_dropout": 0.1,
         "activation_dropout": 0.1,
         "share_encoder_decoder_embeddings": True,
+        "initializer": "t5",
     },
 )
 

@@ -47,6 +47,8 @@ def draw_expert(weight: Tensor, config: Config) -> None:
         nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor**0.5)
     elif config.initializer in ("torch", "d2l"):
         nn.init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
+    elif config.initializer == "t5":
+        nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
     else:
         # Xavier-uniform, with each matrix of each expert as a separate layer.
         bound = math.sqrt(6 / (config.hidden_size + config.moe_intermediate_size))
@@ -63,6 +65,10 @@ def draw_table(weight: Tensor, name: str, config: Config) -> None:
     elif config.initializer in ("xavier-uniform", "deepnorm") and config.scale_embedding:
         width = config.hidden_size if config.embedding_size is None else config.embedding_size
         nn.init.normal_(weight, std=width**-0.5)
+    elif config.initializer == "t5":
+        is_small = config.scale_embedding or (config.tie_word_embeddings and config.logit_scale == 1.0)
+        width = config.hidden_size if config.embedding_size is None else config.embedding_size
+        nn.init.normal_(weight, std=width**-0.5 if is_small else 1.0)
     elif (
         config.initializer == "mup"
         and config.scale_embedding
@@ -87,6 +93,11 @@ def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
         if config.attention == "latent" and name.endswith("kv_b_proj.weight"):
             of_heads = weight.detach().unflatten(0, (config.num_attention_heads, -1))
             of_heads[:, config.qk_nope_head_dim :] *= config.deepnorm_beta
+    elif config.initializer == "t5":
+        # Scores are not scaled, but queries start smaller (T5).
+        is_query = config.attention_scale == "none" and name.endswith("q_proj.weight")
+        query_width = config.qk_nope_head_dim + config.head_dim if config.attention == "latent" else config.head_dim
+        nn.init.normal_(weight, std=(weight.shape[-1] * (query_width if is_query else 1)) ** -0.5)
     elif config.initializer == "mup":
         # Hidden matrices are divided by the root of the width, classifiers by the width (muP, table 8).
         is_from_fixed = name.endswith(("embedding_projection.weight", "gates.up_proj.weight", "_b_proj.weight"))
