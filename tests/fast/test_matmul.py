@@ -5,12 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from datasets import Dataset
 from every_variant import EACH, ONE_TASK
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 import zoo
 from zoo.fast import matmul
 from zoo.fast.matmul import EXACT, deviation_of_onednn, fast_matmul
 from zoo.fast.switches import fast_paths
+from zoo.serving.served import ServedModel
+from zoo.training.suites.scoring import Query, compute
 
 
 def precision(*, device: str = "cpu") -> str:
@@ -103,6 +107,33 @@ def test_a_training_step_is_the_same_to_rounding(name):
     largest = max(float(gradient.abs().max()) for gradient in gradients[0])  # biases of keys have nothing but rounding
     for plain, fast in zip(*gradients, strict=True):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=EXACT * largest)
+
+
+SENTENCES, LANGUAGES = ["The house is old.", "O gato dorme."], ["English", "Portuguese"]
+CALLS = {
+    "labels": lambda: zoo.predict("vanilla.language", SENTENCES),
+    "evaluation": lambda: zoo.evaluate(
+        "vanilla.language",
+        data=Dataset.from_dict({"text": SENTENCES, "label": ["English", "Portuguese"]}),
+        n_bootstrap=1,
+    ),
+    "suites": lambda: compute(zoo.build("gpt2-style@tiny"), [Query(0, [3, 4, 5], [0, 1], [4, 5])]),
+    "embeddings": lambda: ServedModel("nlpt-encoder.mlm-en").embed([torch.arange(3, 9)]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_calls_that_read_whole_texts_use_it(call):
+    found = []
+    hook = register_module_forward_pre_hook(lambda *_: found.append(torch.get_float32_matmul_precision()))
+    try:
+        for mode, precision in (("always", "medium"), ("never", "highest")):
+            found.clear()
+            with fast_paths(onednn_matmul=mode):
+                call()
+            assert found[-1] == precision  # loading may compare outputs before, without it
+    finally:
+        hook.remove()
 
 
 def test_the_precision_comes_back_however_threads_overlap():

@@ -16,6 +16,7 @@ from transformers.generation import LogitsProcessor, StoppingCriteria
 from zoo.base.errors import ConfigError, SequenceTooLongError, ZooError
 from zoo.converters.engine import WritingModel
 from zoo.data.tokenizers import Tokenizers
+from zoo.fast.matmul import fast_matmul
 from zoo.models import ZooForMaskedLM, ZooModel
 from zoo.models.transformer import pool_mean
 from zoo.training.generation import load_checkpoint
@@ -242,6 +243,7 @@ class ServedModel:
         with self._turn:
             for start in range(0, len(inputs), EMBEDDED_AT_ONCE):
                 ids, mask = pad(inputs[start : start + EMBEDDED_AT_ONCE], self.model)
-                states = body(input_ids=ids, attention_mask=mask).last_hidden_state
+                with fast_matmul(ids.device):
+                    states = body(input_ids=ids, attention_mask=mask).last_hidden_state
                 found += normalize(pool_mean(states, mask).float(), dim=-1).tolist()
         return found

@@ -13,6 +13,7 @@ from transformers import Seq2SeqTrainer
 
 from zoo.data.tasks.blocks import items_of_blocks
 from zoo.fast.chunked_loss import IGNORED
+from zoo.fast.matmul import fast_matmul
 from zoo.fast.switches import without_trials
 from zoo.models.language_modeling import LanguageModel
 from zoo.models.partly_causal import items_of_kinds, weights_of_kinds
@@ -72,6 +73,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             temporarily(self.args, average_tokens_across_devices=False),  # the mean over a process's own labels
             temporarily(self.model, generation_config=generation),
             without_trials(),
+            fast_matmul(self.args.device),
         ):
             loss, outputs, labels = super().prediction_step(
                 model, inputs, prediction_loss_only, ignore_keys=ignore_keys, **gen_kwargs

@@ -18,6 +18,7 @@ from zoo.building.weights import locate
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import frame_of, pieces_of, to_ids
+from zoo.fast.matmul import fast_matmul
 from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
@@ -171,7 +172,8 @@ def logits_of(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> Tensor:
     if not rows:
         return torch.empty(0)
     ids, mask = pad([torch.tensor(row, dtype=torch.long) for row in rows], model)
-    logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
+    with fast_matmul(model.device):
+        logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
     return logits.float().cpu()
 
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from zoo.base.errors import ConfigError, InputError
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers.encoding import encode, to_ids
+from zoo.fast.matmul import fast_matmul
 from zoo.models import ZooForCausalLM, ZooForMaskedLM
 from zoo.registry import Task
 
@@ -196,10 +197,10 @@ def compute(model: PreTrainedModel, batch: list[Query]) -> Tensor:
         given = {"input_ids": sources, "decoder_input_ids": ids}
     elif task_of(model) != Task.MASKED_LM:
         given["use_cache"] = False
-    if isinstance(model, (ZooForCausalLM, ZooForMaskedLM)):
-        picked = model(**given, logits_to_keep=places).logits.float()
-    else:
-        logits: Tensor = model(**given).logits
-        picked = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1])).float()
-    losses = cross_entropy(picked.flatten(0, 1), targets.flatten(), reduction="none")
+    keeps = {"logits_to_keep": places} if isinstance(model, (ZooForCausalLM, ZooForMaskedLM)) else {}
+    with fast_matmul(model.device):
+        logits: Tensor = model(**given, **keeps).logits
+    if not keeps:
+        logits = logits.gather(1, places[..., None].expand(-1, -1, logits.shape[-1]))
+    losses = cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none")
     return -losses.view(targets.shape).double().sum(dim=1).cpu()
