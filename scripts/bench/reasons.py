@@ -42,6 +42,10 @@ def by_depth(variant: str, suffix: str) -> list[Compared]:
     return [("depth", f"{depth}, {suffix}", variant, "pre-norm") for depth in DEPTHS]
 
 
+def on_translation(variant: str, baseline: str) -> list[Compared]:
+    return [("translation-en-pt", f"600 steps{more}", variant, baseline) for more in ("", ", Adafactor")]
+
+
 TABLES: dict[str, list[Compared]] = {
     "dynamic tanh": [
         *on_characters("gpt2-style:norm=dyt", "gpt2-style", "500 steps"),
@@ -67,10 +71,16 @@ TABLES: dict[str, list[Compared]] = {
         *on_characters("mixtral-style", "llama-style", FORMER, "500 steps"),
         *on_characters("gpt2-style:feed_forward=moe", "gpt2-style", OPERATIONS),
     ],
+    "T5": [
+        *on_translation("t5-style", "pre-norm"),
+        *on_translation("t5-style", "t5-style:attention_scale=head-dim"),
+        *on_translation("t5-style:attention_scale=head-dim", "pre-norm"),
+        *on_translation("pre-norm:position=t5", "pre-norm"),
+    ],
     "shared layers": on_characters("gpt2-style:share_layers=true", "gpt2-style", "500 steps", OPERATIONS),
 }
 
-HEADINGS = ("Benchmark", "Variant", "Its loss", "Baseline", "Its loss", "Difference", "Learning rates")
+HEADINGS = ("Benchmark", "Variant", "Its {}", "Baseline", "Its {}", "Difference", "Learning rates")
 
 
 def table(compared: Sequence[Compared]) -> str:
@@ -78,7 +88,8 @@ def table(compared: Sequence[Compared]) -> str:
     known = benchmarks()
     recorded = {name: read_rows(known[name].results) for name in {name for name, *_ in compared}}
     rows = [row for one in compared if (row := cells(one, known[one[0]], recorded[one[0]]))]
-    return table_in_markdown(HEADINGS, rows) + "\n"
+    word = "loss" if all(known[name].score == "heldout_loss" for name in recorded) else "score"
+    return table_in_markdown([heading.format(word) for heading in HEADINGS], rows) + "\n"
 
 
 def cells(compared: Compared, benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:

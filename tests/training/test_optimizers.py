@@ -105,6 +105,25 @@ def test_weights_have_the_hook_of_one_layerwise_optimizer(tmp_path, monkeypatch,
     assert {len(one._post_accumulate_grad_hooks) for one in model.parameters()} == {1}
 
 
+@pytest.mark.parametrize("scales", [False, True])
+def test_steps_of_adafactor_can_follow_the_size_of_a_weight(tmp_path, scales):
+    """Shazeer and Stern 2018, section 8: the first is the learning rate, times the root mean square of the weight."""
+    model = zoo.build("gpt2-style", "causal-lm", seed=0, **SIZES)
+    given = {
+        "optim": "adafactor",
+        "optim_args": "scale_parameter=True" * scales,
+        "learning_rate": 0.01,
+        "weight_decay": 0.0,
+    }
+    optimizer = ZooTrainer(model=model, args=training_arguments(given, output_dir=tmp_path, seed=0)).create_optimizer()
+    weight = model.model.layers[0].mlp.up_proj.weight
+    before = weight.detach().clone()
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    expected = 0.01 * (before.square().mean().sqrt().item() if scales else 1)
+    assert (before - weight).abs().mean().item() == pytest.approx(expected, rel=1e-3)
+
+
 @pytest.mark.parametrize("optim", ["muon", "adafactor"])
 def test_runs_with_other_optimisers(few, tiny, optim):
     result = train("pre-norm", data=few, optim=optim, **{**tiny, "max_steps": 20})
@@ -118,6 +137,11 @@ def test_runs_with_other_optimisers(few, tiny, optim):
         ({"optim_args": "eps=1e-6"}, "eps=1e-6 has no effect with optim=adamw_torch_fused"),
         ({"optim": "muon", "optim_args": "momentum=0.9"}, "momentum=0.9 has no effect with optim=muon"),
         ({"optim": "rmsprop", "optim_args": "alpha=0.9,no=1"}, "no=1 has no effect with optim=rmsprop"),
+        ({"optim": "adafactor", "optim_args": "beta1=0.9"}, "beta1=0.9 has no effect with optim=adafactor"),
+        (
+            {"optim": "adafactor", "optim_args": "scale_parameter=much"},
+            "optim_args=scale_parameter=much cannot be used",
+        ),
         ({"optim": "rmsprop", "optim_args": "alpha=much"}, "optim=rmsprop, optim_args=alpha=much cannot be used"),
         (
             {"lr_scheduler_type": "linear", "lr_scheduler_kwargs": {"cycles": 2}},
@@ -126,6 +150,10 @@ def test_runs_with_other_optimisers(few, tiny, optim):
         (
             {"optim": "sgd", "settings": {"parametrization": "mup"}},
             "'mup' was given with sgd; its learning rates are those of Adam",
+        ),
+        (
+            {"optim": "adafactor", "optim_args": "scale_parameter=True", "settings": {"parametrization": "mup"}},
+            "'mup' was given with adafactor",
         ),
         ({"lr_scheduler_type": "cosine_with_min_lr"}, "lr_scheduler_type=cosine_with_min_lr cannot be used: .*min_lr"),
     ],

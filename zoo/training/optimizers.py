@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, Trainer
 from transformers.training_args import OptimizerNames
+from transformers.utils.generic import strtobool
 
 from zoo.base.errors import ConfigError, raised_as
 from zoo.models import learning_rate_factors
@@ -33,13 +34,29 @@ def check_optim_args(args: ZooTrainingArguments, model: nn.Module) -> None:
         raise ConfigError(f"optim_args={args.optim_args!r} has {malformed[0]!r}; valid: KEY=VALUE, several with commas")
     if not given or "layerwise" in args.optim:
         return  # each call would let one more optimiser step from hooks of the weights, without the schedule
-    whole = Trainer.get_optimizer_cls_and_kwargs(args, model)[1]
+    whole = class_and_options(args, model)[1]
     for one in given:
         rest = copy.copy(args)
         rest.optim_args = ",".join(other for other in given if other != one)
-        if args.uses_muon or Trainer.get_optimizer_cls_and_kwargs(rest, model)[1] == whole:
+        if args.uses_muon or class_and_options(rest, model)[1] == whole:
             name = MUON if args.uses_muon else OptimizerNames(args.optim).value
             raise ConfigError(f"optim_args={args.optim_args!r} was given: {one} has no effect with optim={name}")
+
+
+ADAFACTOR: dict[str, Callable[[str], object]] = {
+    "scale_parameter": lambda text: bool(strtobool(text)),
+    **dict.fromkeys(("clip_threshold", "decay_rate"), float),
+}
+"""Options of Adafactor, which transformers' trainer fixes or leaves at their defaults, and how a text is read."""
+
+
+def class_and_options(args: Any, model: Any = None) -> tuple[Any, dict[str, Any]]:
+    """Find the class of an optimizer and its options as transformers does, for Adafactor with those of `optim_args`."""
+    kind, options = Trainer.get_optimizer_cls_and_kwargs(args, model)
+    if args.optim == OptimizerNames.ADAFACTOR:
+        given = [one.partition("=") for one in (args.optim_args or "").replace(" ", "").split(",")]
+        options |= {name: ADAFACTOR[name](value) for name, _, value in given if name in ADAFACTOR}
+    return kind, options
 
 
 class MuonWithAdamW(torch.optim.Optimizer):

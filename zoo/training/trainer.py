@@ -38,6 +38,7 @@ from .optimizers import (
     UNLIKE_ADAM,
     build_muon,
     check_optim_args,
+    class_and_options,
     decayed_parameters,
     named_in_errors,
     refuse_mup,
@@ -91,6 +92,8 @@ class ZooTrainer(EvaluatingTrainer):
     def total_tokens(self) -> int:
         return self.totals.tokens + int(self.accelerator.reduce(self.train_tokens).item())
 
+    get_optimizer_cls_and_kwargs = staticmethod(class_and_options)
+
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         trained = self.model if model is None else model
         with named_in_errors(optim=self.args.optim, optim_args=self.args.optim_args):
@@ -98,9 +101,9 @@ class ZooTrainer(EvaluatingTrainer):
             if self.args.uses_muon and self.optimizer is None:
                 self.optimizer = build_muon(trained, self.get_decay_parameter_names(trained), self.args)
             elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
-                if self.args.optim in UNLIKE_ADAM:
+                kind, options = class_and_options(self.args, trained)
+                if self.args.optim in UNLIKE_ADAM or options.get("scale_parameter"):
                     refuse_mup(self.model, OptimizerNames(self.args.optim).value)
-                kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
                 decayed = self.get_decay_parameter_names(trained)
                 self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)
             return super().create_optimizer(model)

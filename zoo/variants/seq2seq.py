@@ -61,6 +61,10 @@ seq2seq(
         "share_encoder_decoder_embeddings": True,
         "initializer": "t5",
     },
+    deviations=(
+        "T5 is trained with Adafactor, whose steps follow the size of each weight; under AdamW the queries of its "
+        "unscaled attention learn too fast (`attention_scale=head-dim` helps).",
+    ),
 )
 
 seq2seq(
