@@ -81,6 +81,7 @@ PRESENT = {
     ("length-lm", None),
     ("lr-robustness", None),
     ("mad", None),
+    ("mad-memorization", None),
     ("quirks", None),
     ("recall", None),
     ("speed", None),
