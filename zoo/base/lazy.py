@@ -20,12 +20,14 @@ def declared_in(file: str) -> dict[str, list[str]]:
 
 
 def lazy_names(package: str, modules: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """Make a package's `__getattr__` from the names that modules, relative to it, define."""
+    """Make a package's `__getattr__` from the names that modules, relative to it, define; those of "." are modules."""
     homes = {name: module for module, names in modules.items() for name in names}
 
     def look_up(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes[name] == ".":
+            return importlib.import_module(f".{name}", package)
         return getattr(importlib.import_module(homes[name], package), name)
 
     return look_up
