@@ -114,7 +114,7 @@ CALLS = {
     "labels": lambda: zoo.predict("vanilla.language", SENTENCES),
     "evaluation": lambda: zoo.evaluate(
         "vanilla.language",
-        data=Dataset.from_dict({"text": SENTENCES, "label": ["English", "Portuguese"]}),
+        data=Dataset.from_dict({"text": SENTENCES, "label": LANGUAGES}),
         n_bootstrap=1,
     ),
     "suites": lambda: compute(zoo.build("gpt2-style@tiny"), [Query(0, [3, 4, 5], [0, 1], [4, 5])]),

@@ -1,6 +1,6 @@
 """Float32 matmul by the faster of PyTorch's two libraries, and measurements of products that differ by rounding.
 
-No clock chooses the library: they round differently, and a run must compute the same numbers each time. Generation
+No clock chooses the library: they round differently, and a run must compute the same numbers each time. `zoo.generate`
 keeps MKL, whose products of few rows are as fast.
 """
 
