@@ -137,7 +137,12 @@ def test_runs_with_other_optimisers(few, tiny, optim):
         ({"optim_args": "eps=1e-6"}, "eps=1e-6 has no effect with optim=adamw_torch_fused"),
         ({"optim": "muon", "optim_args": "momentum=0.9"}, "momentum=0.9 has no effect with optim=muon"),
         ({"optim": "rmsprop", "optim_args": "alpha=0.9,no=1"}, "no=1 has no effect with optim=rmsprop"),
-        ({"optim": "adafactor", "optim_args": "beta1=0.9"}, "beta1=0.9 has no effect with optim=adafactor"),
+        (
+            {"optim": "adafactor", "optim_args": "beta1=0.9"},
+            "beta1=0.9 has no effect with optim=adafactor; valid: scale_",
+        ),
+        ({"optim": "adafactor", "optim_args": "scale_paramter=True"}, "did you mean 'scale_parameter'"),
+        ({"optim": "adafactor", "optim_args": "scale_parameter=False"}, "False has no effect with optim=adafactor$"),
         (
             {"optim": "adafactor", "optim_args": "scale_parameter=much"},
             "optim_args=scale_parameter=much cannot be used",

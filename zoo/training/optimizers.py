@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, Trainer
 from transformers.training_args import OptimizerNames
 from transformers.utils.generic import strtobool
 
-from zoo.base.errors import ConfigError, raised_as
+from zoo.base.errors import ConfigError, raised_as, suggest
 from zoo.models import learning_rate_factors
 from zoo.models.roles import DECAY, decayed_names, hidden_matrices
 
@@ -40,7 +40,10 @@ def check_optim_args(args: ZooTrainingArguments, model: nn.Module) -> None:
         rest.optim_args = ",".join(other for other in given if other != one)
         if args.uses_muon or class_and_options(rest, model)[1] == whole:
             name = MUON if args.uses_muon else OptimizerNames(args.optim).value
-            raise ConfigError(f"optim_args={args.optim_args!r} was given: {one} has no effect with optim={name}")
+            key = one.partition("=")[0].strip()
+            is_unknown = name == OptimizerNames.ADAFACTOR.value and key not in ADAFACTOR
+            hint = f"; valid: {', '.join(ADAFACTOR)}{suggest(key, ADAFACTOR)}" if is_unknown else ""
+            raise ConfigError(f"optim_args={args.optim_args!r} was given: {one} has no effect with optim={name}{hint}")
 
 
 ADAFACTOR: dict[str, Callable[[str], object]] = {
