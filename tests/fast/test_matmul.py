@@ -7,7 +7,8 @@ import pytest
 import torch
 from datasets import Dataset
 from every_variant import EACH, ONE_TASK
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 import zoo
 from zoo.fast import matmul
@@ -109,6 +110,13 @@ def test_a_training_step_is_the_same_to_rounding(name):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=EXACT * largest)
 
 
+@torch.no_grad()
+def infer_without_padding():
+    with fast_paths(unpadding="always"):
+        zoo.build("nlpt-encoder@tiny", "feature-extraction").eval()(**PADDED)
+
+
+PADDED = {"input_ids": torch.arange(3, 19).view(2, 8), "attention_mask": torch.arange(8) < torch.tensor([[8], [3]])}
 SENTENCES, LANGUAGES = ["The house is old.", "O gato dorme."], ["English", "Portuguese"]
 CALLS = {
     "labels": lambda: zoo.predict("vanilla.language", SENTENCES),
@@ -119,21 +127,36 @@ CALLS = {
     ),
     "suites": lambda: compute(zoo.build("gpt2-style@tiny"), [Query(0, [3, 4, 5], [0, 1], [4, 5])]),
     "embeddings": lambda: ServedModel("nlpt-encoder.mlm-en").embed([torch.arange(3, 9)]),
+    "inference without padding": infer_without_padding,
 }
+
+
+class Precisions(TorchFunctionMode):
+    """The precision in which each linear layer multiplied."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is F.linear:
+            self.found.append(torch.get_float32_matmul_precision())
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_calls_that_read_whole_texts_use_it(call):
-    found = []
-    hook = register_module_forward_pre_hook(lambda *_: found.append(torch.get_float32_matmul_precision()))
-    try:
-        for mode, precision in (("always", "medium"), ("never", "highest")):
-            found.clear()
-            with fast_paths(onednn_matmul=mode):
-                call()
-            assert found[-1] == precision  # loading may compare outputs before, without it
-    finally:
-        hook.remove()
+    for mode, expected in (("always", "medium"), ("never", "highest")):
+        with fast_paths(onednn_matmul=mode), Precisions() as precisions:
+            call()
+        assert precisions.found[-1] == expected  # loading may compare outputs before, without it
+
+
+def test_a_step_of_training_by_hand_keeps_one_library():
+    """Its backward pass runs after the model's call, where PyTorch's own choice holds."""
+    with fast_paths(unpadding="always", onednn_matmul="always"), Precisions() as precisions:
+        zoo.build("nlpt-encoder@tiny", "feature-extraction")(**PADDED)
+    assert set(precisions.found) == {"highest"}
 
 
 def test_the_precision_comes_back_however_threads_overlap():

@@ -19,7 +19,8 @@ class FastPaths:
         unpadding: Padding is removed once at a stack's entry, so that token-wise layers run on real tokens only.
         cache_room: The cache of `generate` has preallocated room, and is written in place.
         chunked_loss: A loss without logits is computed in chunks of tokens.
-        onednn_matmul: Training, evaluation, labels and embeddings on a CPU multiply float32 matrices by oneDNN.
+        onednn_matmul: Training, evaluation, labels, embeddings and inference without padding on a CPU multiply float32
+            matrices by oneDNN.
         quick_dropout: Dropout on a CPU draws 16 random bits per element instead of PyTorch's 64.
         graph_capture: Generation on a CPU captures its decode steps and replays them.
         prepacked_weights: Decode steps use prepacked weights.

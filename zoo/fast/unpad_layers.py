@@ -1,9 +1,11 @@
 """Unpad once at a stack's entry, so that layers run on the tokens of a batch in one row."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.integrations.flash_attention import flash_attention_forward
@@ -12,6 +14,7 @@ from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .chunked_loss import up_to_last_label
+from .matmul import fast_matmul
 from .modules import is_traced, is_watched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding, computes
@@ -24,7 +27,10 @@ SHARE = 0.125  # Least share of padding among the positions
 
 
 def run_without_padding(stack: Any, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
-    """Run the layers of a stack on unpadded tokens if that is faster and unobservable."""
+    """Run the layers of a stack on unpadded tokens if that is faster and unobservable.
+
+    Without padding rounding is another, so that inference may multiply by another library, too.
+    """
     tokens, source = unpaddings(stack, config, hidden_states, context, **kwargs)
     if tokens is None:
         return stack.run_layers(config, hidden_states, context, **kwargs)
@@ -36,7 +42,8 @@ def run_without_padding(stack: Any, config: Any, hidden_states: Tensor, context:
         changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
         changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)
     context = replace(context, **changes)
-    return tokens.pad(stack.run_layers(config, tokens.unpad(hidden_states), context, **kwargs))
+    with nullcontext() if torch.is_grad_enabled() else fast_matmul(hidden_states.device):
+        return tokens.pad(stack.run_layers(config, tokens.unpad(hidden_states), context, **kwargs))
 
 
 def unpaddings(
