@@ -77,7 +77,7 @@ class FairseqTables(NativeFormat, untrained="tables of positions"):
 
 POST_NORM = {"norm_placement": "post", "final_norm": False}
 PRE_NORM = {"norm_placement": "pre", "final_norm": True}
-EMBEDDING_NORM = {"embedding_norm": True, "embedding_norm_eps": FIXED_EPS}
+FIXED_EMBEDDING_NORM = {"embedding_norm": True, "embedding_norm_eps": FIXED_EPS}
 
 
 def one_embedding(config: ZooConfig) -> bool:
@@ -203,7 +203,7 @@ class Marian(BartLike, name="marian", rank=10, variant="marian-style", sinusoida
 class Bart(BartLike, name="bart", rank=110, variant="post-norm", offset=2):
     """BART (Lewis et al. 2020): post-norm, learned positions, a norm on the embeddings."""
 
-    always = {**BartLike.always, **POST_NORM, **EMBEDDING_NORM}
+    always = {**BartLike.always, **POST_NORM, **FIXED_EMBEDDING_NORM}
 
 
 class Pegasus(BartLike, name="pegasus", rank=120, variant="pegasus-style", sinusoidal=True):
@@ -233,7 +233,7 @@ class BeginsWithLastLabel(BartLike):
 class MBart(BeginsWithLastLabel, name="mbart", rank=140, variant="pegasus-style", offset=2):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
-    always = {**BartLike.always, **PRE_NORM, **EMBEDDING_NORM}
+    always = {**BartLike.always, **PRE_NORM, **FIXED_EMBEDDING_NORM}
 
 
 class PlBart(BeginsWithLastLabel, Bart, name="plbart"):
