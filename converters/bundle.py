@@ -27,7 +27,7 @@ from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models import parts as registries
 from zoo.models.capabilities import limits_in_vllm
 from zoo.models.fields import ANY, SETTINGS
-from zoo.models.parts import NAMED_FIELDS, PART_FIELDS, named_parts
+from zoo.models.parts import NAMED_FIELDS, PART_FIELDS
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
@@ -229,7 +229,7 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
 
 def own_packages(config: ZooConfig) -> list[str]:
     """The packages that a model's code is of: the zoo, and those of its variant and of its parts."""
-    parts = (table.get(name) for _, table, name in named_parts(config))
+    parts = (table.get(name) for _, table, name in config.named_parts())
     modules = [VARIANTS.get(config.variant).builder.__module__]
     modules += [getattr(part, "func", part).__module__ for part in parts]
     return [*dict.fromkeys(("zoo", *(one.partition(".")[0] for one in modules if not one.startswith(INSTALLED))))]
@@ -331,7 +331,7 @@ def head_of(config: ZooConfig, template: str, **facts: Any) -> str:
 
 def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     """Keep the parts that a configuration names and those that they look up, by place: `POSITIONS["rotary"]`."""
-    wanted = [(name, part) for name, table in TABLES.items() for _, of, part in named_parts(config) if of is table]
+    wanted = [(name, part) for name, table in TABLES.items() for _, of, part in config.named_parts() if of is table]
     found: dict[tuple[str, str], Any] = {}
 
     def look_ups() -> list[tuple[str, str]]:

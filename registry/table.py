@@ -52,7 +52,9 @@ class Reference:
 
 
 @dataclass
-class _Entry(Generic[T]):
+class Entry(Generic[T]):
+    """What a registry has under a name."""
+
     name: str
     held: T | Reference
     origin: Origin
@@ -104,7 +106,7 @@ class Registry(Generic[T]):
         self._built_in = built_in
         self._error = error
         self._definition = definition
-        self._items: dict[str, _Entry[T] | _Alias] = {}
+        self._items: dict[str, Entry[T] | _Alias] = {}
         self._lock = threading.RLock()
 
     @overload
@@ -151,11 +153,11 @@ class Registry(Generic[T]):
         def add(value: T) -> T:
             if not origin.built_in:
                 self._load_built_in()
-            entry = _Entry(name, value, origin, deprecated, tuple(deviations))
+            entry = Entry(name, value, origin, deprecated, tuple(deviations))
             others = {alias: _Alias(name, origin, None) for alias in aliases}
             with self._lock:
                 replaced = self._items.get(name)
-                renewed = isinstance(replaced, _Entry) and self._is_same(replaced, entry)
+                renewed = isinstance(replaced, Entry) and self._is_same(replaced, entry)
                 self._put({name: entry, **others}, override, renewed)
             return value
 
@@ -192,7 +194,7 @@ class Registry(Generic[T]):
         """
         if provider is not None:
             self._check_provider(name, provider)
-        entry = self._entry(name)
+        entry = self.entry(name)
         for deprecated in dict.fromkeys((self._items[name].deprecated, entry.deprecated)):
             if deprecated is not None:
                 warn_deprecated(f"{self.kind} {name!r}", deprecated)
@@ -210,19 +212,19 @@ class Registry(Generic[T]):
 
     def canonical(self, name: str) -> str:
         """The name under which a thing is listed, by its name or an alias."""
-        return self._entry(name).name
+        return self.entry(name).name
 
     def origin(self, name: str) -> Origin:
         """The module that registered a thing, and that module's distribution."""
-        return self._entry(name).origin
+        return self.entry(name).origin
 
     def deviations(self, name: str) -> tuple[str, ...]:
         """List how a thing differs from its paper."""
-        return self._entry(name).deviations
+        return self.entry(name).deviations
 
     def summary(self, name: str) -> str:
         """Describe a thing by the first line of its docstring, without importing it where it is registered lazily."""
-        held = self._entry(name).held
+        held = self.entry(name).held
         text = held.docstring() if isinstance(held, Reference) else held.__doc__ or ""
         return inspect.cleandoc(text).partition("\n")[0]
 
@@ -232,7 +234,7 @@ class Registry(Generic[T]):
         PLUGINS.load()
         with self._lock:
             items = list(self._items.items())
-        return sorted(name for name, item in items if isinstance(item, _Entry) and item.deprecated is None)
+        return sorted(name for name, item in items if isinstance(item, Entry) and item.deprecated is None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -251,19 +253,20 @@ class Registry(Generic[T]):
         if self._built_in is not None:
             importlib.import_module(self._built_in)
 
-    def _look_up(self, name: str) -> _Entry[T] | _Alias | None:
+    def _look_up(self, name: str) -> Entry[T] | _Alias | None:
         if name not in self._items:
             self._load_built_in()
         if name not in self._items:
             PLUGINS.load()
         return self._items.get(name)
 
-    def _entry(self, name: str) -> _Entry[T]:
+    def entry(self, name: str) -> Entry[T]:
+        """A thing by its name or an alias, with its origin; without the warning of a deprecated name."""
         if (item := self._items.get(name) or self._look_up(name)) is None:
             raise self._error(name, self.names(), kind=self.kind)
-        return self._entry(item.target) if isinstance(item, _Alias) else item
+        return self.entry(item.target) if isinstance(item, _Alias) else item
 
-    def _is_same(self, old: _Entry[T], new: _Entry[T]) -> bool:
+    def _is_same(self, old: Entry[T], new: Entry[T]) -> bool:
         """Whether an entry is what another one is already, perhaps from an earlier run of the same code."""
         if isinstance(old.held, Reference) or isinstance(new.held, Reference):
             return old.held == new.held and old.origin.module == new.origin.module
@@ -272,7 +275,7 @@ class Registry(Generic[T]):
         alike = before == now or (known is not None and known == getattr(now, "__qualname__", None))
         return before is now or (alike and old.origin.module == new.origin.module)
 
-    def _put(self, new: dict[str, _Entry[T] | _Alias], override: bool, renewed: bool) -> None:
+    def _put(self, new: dict[str, Entry[T] | _Alias], override: bool, renewed: bool) -> None:
         """Add names, all or none of them."""
         for name, item in new.items():
             if not is_word(name):
@@ -281,7 +284,7 @@ class Registry(Generic[T]):
                     "a letter or digit first"
                 )
             taken = self._items.get(name)
-            same = renewed if isinstance(item, _Entry) else isinstance(taken, _Alias) and taken.target == item.target
+            same = renewed if isinstance(item, Entry) else isinstance(taken, _Alias) and taken.target == item.target
             if taken is not None and not (override or same):
                 problem = f"{self.kind} {name!r} of {item.origin} exists already, from {taken.origin}"
                 raise NameCollisionError(f"{problem}; choose another name, or give override=True")
@@ -290,7 +293,7 @@ class Registry(Generic[T]):
         if not next(iter(new.values())).origin.built_in:
             on_failed_load(lambda: self._put_back(before))
 
-    def _put_back(self, before: dict[str, _Entry[T] | _Alias | None]) -> None:
+    def _put_back(self, before: dict[str, Entry[T] | _Alias | None]) -> None:
         with self._lock:
             for name, item in before.items():
                 if item is None:

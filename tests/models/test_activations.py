@@ -10,7 +10,7 @@ from zoo.base.errors import MissingPluginError
 from zoo.converters.planning import plan_engines, plan_export
 from zoo.models import ACTIVATIONS, ZooConfig
 from zoo.registry.plugins import Origin
-from zoo.registry.table import _Entry
+from zoo.registry.table import Entry
 
 TINY = {"vocab_size": 23, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 12}
 
@@ -25,7 +25,7 @@ class Cube(nn.Module):
 @pytest.fixture(autouse=True)
 def cube(monkeypatch):
     """An activation of a plugin's distribution."""
-    made = _Entry("cube", Cube, Origin("zoo_cube", "zoo-cube"), None)
+    made = Entry("cube", Cube, Origin("zoo_cube", "zoo-cube"), None)
     monkeypatch.setattr(
         ACTIVATIONS, "_items", {**dict.fromkeys(ACTIVATIONS.names()), **ACTIVATIONS._items, "cube": made}
     )

@@ -154,7 +154,8 @@ def other_content(folder: Path) -> str:
     return ""
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def saved_config(folder: Path) -> ZooConfig:
+    """Read a checkpoint's configuration, and require it to be valid."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
     file = folder / CONFIG_NAME
@@ -169,18 +170,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     if (bundle := folder / BUNDLE.place).is_file():
         content = read_object(bundle)
         BUNDLE.check(content, bundle, content.get(DISTRIBUTION))
-    return saved
-
-
-def saved_config(folder: Path) -> ZooConfig:
-    """Read a checkpoint's configuration, and require it to be valid."""
-    saved = read_config(folder)
     try:
         config: ZooConfig = ZooConfig.from_dict(saved)
     except ConfigError as error:
         if type(error) is not ConfigError:
             raise
-        raise CheckpointError(f"{folder / CONFIG_NAME}: {error}") from error
+        raise CheckpointError(f"{file}: {error}") from error
     return config
 
 

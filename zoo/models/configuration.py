@@ -16,10 +16,10 @@ from transformers.configuration_utils import PreTrainedConfig
 from zoo.base.errors import CheckpointError, ConfigError, FormatVersionError, UnknownNameError, enumerate_names
 from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_version
 from zoo.base.printed import Folded, Part, Table, Title, as_html
-from zoo.registry import VARIANTS
+from zoo.registry import VARIANTS, Registry
 
 from .fields import GATED_ACTIVATIONS, LAYER_TYPES, SETTINGS, Fields
-from .parts import ATTENTIONS, MIXERS, POSITIONS, named_parts
+from .parts import ATTENTIONS, MIXERS, NAMED_FIELDS, POSITIONS
 from .validation import (
     in_the_zoos_words,
     validate,
@@ -185,6 +185,12 @@ class ZooConfig(Fields, PreTrainedConfig):
         """Whether a quirk, as the variant names it, is switched on."""
         return name in self.quirks
 
+    def named_parts(self) -> Iterator[tuple[str, Registry[Any], str]]:
+        """Everything registered that it names: field, registry and name."""
+        for field, registry in NAMED_FIELDS.items():
+            if (name := getattr(self, field)) is not None:
+                yield field, registry, name
+
     @property
     def stack(self) -> str:
         """Which stacks the model has: "encoder", "decoder" or "encoder-decoder"."""
@@ -302,7 +308,7 @@ def make_newer(make: Callable[[], Any], written_by: Any, others: set[str]) -> An
 
 def known_options(config: ZooConfig) -> set[str]:
     """Names in a saved configuration that are no fields: transformers' own, and options of its variant and parts."""
-    named = [registry.get(name) for _, registry, name in named_parts(config)]
+    named = [registry.get(name) for _, registry, name in config.named_parts()]
     options = {name for one in named for name in (*getattr(one, "options", ()), *getattr(one, "defaults", ()))}
     return {*PreTrainedConfig().to_dict(), *FILLED, *OWN_KEYS, *options}
 
@@ -310,9 +316,12 @@ def known_options(config: ZooConfig) -> set[str]:
 def fill(config: ZooConfig) -> None:
     """Fill the settings of a valid configuration that follow from others."""
     config.quirks = list(VARIANTS.get(config.variant).check_quirks(config.quirks)) if config.quirks else []
-    config.providers = find_providers(config)
-    for field, registry, name in [*named_parts(config)]:
-        setattr(config, field, registry.canonical(name))
+    config.providers = {}
+    for field, registry, name in [*config.named_parts()]:
+        entry = registry.entry(name)
+        setattr(config, field, entry.name)
+        if not entry.origin.built_in and entry.origin.distribution:
+            config.providers[field] = entry.origin.distribution
     for name, one in SETTINGS.items():
         if getattr(config, name) is None and (one.usual or (one.decoder_of and config.stack == "encoder-decoder")):
             setattr(config, name, one.usual_value(config))
@@ -323,9 +332,3 @@ def fill(config: ZooConfig) -> None:
 
 def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
     return [pattern[i % len(pattern)] for i in range(length)]
-
-
-def find_providers(config: ZooConfig) -> dict[str, str]:
-    """Find the distributions that a configuration needs in addition to the zoo."""
-    named = ((field, registry.origin(name)) for field, registry, name in named_parts(config))
-    return {field: one.distribution for field, one in named if not one.built_in and one.distribution}

@@ -7,7 +7,7 @@ torch: a part is imported when a model is built with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import InvalidChoiceError
@@ -198,10 +198,3 @@ NAMED_FIELDS: dict[str, Registry[Any]] = {
     "lm_head_transform_act": ACTIVATIONS,
 }
 """Registry of each configuration field that names something registered."""
-
-
-def named_parts(config: ZooConfig) -> Iterator[tuple[str, Registry[Any], str]]:
-    """Iterate over what a configuration names: field, registry and name."""
-    for field, registry in NAMED_FIELDS.items():
-        if (name := getattr(config, field)) is not None:
-            yield field, registry, name

@@ -120,7 +120,7 @@ class Transformer:
 
     def can_unpad(self, config: ZooConfig) -> bool:
         """Whether a stack may run without padding: by `supports_unpadding`, if its parts are the library's own."""
-        built_in = all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items())
+        built_in = all(registry.entry(getattr(config, name)).origin.built_in for name, registry in PART_FIELDS.items())
         if not (built_in and ATTENTIONS.get(config.attention).supports_unpadding and config.mixer_layer_type is None):
             return False
         usual = (self.encoder_layer, self.decoder_layer, self.attention_mask) == (encoder_layer, decoder_layer, None)

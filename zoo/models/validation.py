@@ -19,7 +19,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 from zoo.registry.names import is_number
 
 from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, Fields, divisors
-from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
+from .parts import ATTENTIONS, MIXERS, PART_FIELDS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -59,7 +59,7 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
             raise ConfigError(f"{field}={value} was given; it must be positive and finite")
         if one.choices is not None and isinstance(value, str):
             InvalidChoiceError.check(value, valid=[member.value for member in one.choices], kind=field)
-    for field, registry, name in named_parts(config):
+    for field, registry, name in config.named_parts():
         registry.get(name, provider=(config.providers or {}).get(field))
     validate_heads(config)
     if config.share_encoder_decoder_embeddings and config.stack == "encoder-decoder":

@@ -31,7 +31,6 @@ from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.data.tasks.streaming import is_streamed
 from zoo.models import ZooConfig
 from zoo.models.fields import SETTINGS
-from zoo.models.parts import named_parts
 from zoo.registry.plugins import Origin
 from zoo.training import Recipe
 from zoo.training.after_steps import ENDLESS
@@ -302,6 +301,6 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
 
 
 def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
-    named = named_parts(model_config)
+    named = model_config.named_parts()
     origins = {f"{registry.kind} {name!r}": registry.origin(name) for _, registry, name in named}
     return {called: origin for called, origin in origins.items() if not origin.built_in}
