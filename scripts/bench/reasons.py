@@ -77,6 +77,15 @@ TABLES: dict[str, list[Compared]] = {
         *on_translation("t5-style:attention_scale=head-dim", "pre-norm"),
         *on_translation("pre-norm:position=t5", "pre-norm"),
     ],
+    "DeepNorm": [
+        ("translation-en-pt", "600 steps", variant, baseline)
+        for variant, baseline in (
+            ("deepnorm", "post-norm"),
+            ("deepnorm:initializer=xavier-uniform", "post-norm"),
+            ("post-norm:initializer=deepnorm", "post-norm"),
+            ("deepnorm", "deepnorm:initializer=xavier-uniform"),
+        )
+    ],
     "shared layers": on_characters("gpt2-style:share_layers=true", "gpt2-style", "500 steps", OPERATIONS),
 }
 
