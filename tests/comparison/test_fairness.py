@@ -64,6 +64,17 @@ def test_the_sheet_holds_what_a_reader_of_a_verdict_asks_for() -> None:
         assert all(any(phrase in one for one in sheet.qualifications[name]) for phrase in phrases), name
 
 
+def test_positions_above_the_tokens_qualify_a_verdict() -> None:
+    made, former = comparison(), "pre-norm:norm=rmsnorm"
+    name = "pre-norm:position=sinusoidal"
+    runs = [replace(run, name=name if run.name == former else run.name) for run in made.runs]
+    sheet = fairness_sheet(replace(made, names=[name if one == former else one for one in made.names], runs=runs))
+    phrase = "positions of 0.71 are added to embeddings that start with 0.049"
+    assert sheet.variants[name]["At the start"].startswith(phrase)
+    assert any(one.startswith(f"its {phrase}") for one in sheet.qualifications[name])
+    assert sheet.variants["pre-norm"]["At the start"] == "as usual"
+
+
 def test_a_best_value_of_the_baseline_at_the_edge_qualifies_every_verdict() -> None:
     made = comparison()
     runs = [replace(run, settings={"learning_rate": 3e-3 + 7e-3 * (run.name == "pre-norm")}) for run in made.runs]

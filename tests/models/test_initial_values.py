@@ -11,7 +11,8 @@ from models.formulas import config
 
 import zoo
 from zoo.analysis.measuring.signals import measure_signals, recorded
-from zoo.base.errors import ZooError
+from zoo.base.errors import ZooError, ZooWarning
+from zoo.building.starting import unequal_starts
 from zoo.comparison.benchmarks import benchmarks
 from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
@@ -243,6 +244,28 @@ def test_a_step_on_the_sphere_counts_and_not_where_it_leads() -> None:
     """Of rates of 0.05, between vectors of one length."""
     shares = [one.share for one in measure_signals("ngpt", **SIZES)]
     assert all(0.05 < one < 0.1 for one in shares)  # 0.05 times the root of two, if they are orthogonal
+
+
+@pytest.mark.parametrize("name", list_variants())
+def test_no_variant_starts_with_positions_above_its_tokens_or_with_large_logits(name: str) -> None:
+    assert not list(unequal_starts(zoo.build(name, seed=0, **SIZES)))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "phrase"),
+    [
+        ("pre-norm:position=sinusoidal", {}, r"positions of 0\.71 are added to embeddings that start with 0\.0\d+:"),
+        ("post-norm:position=sinusoidal", {"initializer_range": 0.1}, "positions of 0.71 .* start with 0.1:"),
+        ("explicando", {"tie_word_embeddings": True}, r"tied output weights start with logits of 8.1,"),
+        ("gpt2-style", {"initializer_range": 1.0}, r"tied output weights start with logits of 8.1,"),
+    ],
+)
+def test_an_unequal_start_is_a_warning(name: str, settings: dict[str, Any], phrase: str) -> None:
+    with pytest.warns(ZooWarning, match=phrase):
+        model = zoo.build(name, seed=0, **{**SIZES, **settings})
+    assert len(list(unequal_starts(model))) == 1
+    cure = {"scale_embedding": True} if "position" in name else {"logit_scale": SIZES["hidden_size"] ** -0.5}
+    assert not list(unequal_starts(zoo.build(name, seed=0, **{**SIZES, **settings, **cure})))
 
 
 def test_signals_are_what_a_forward_adds() -> None:

@@ -14,6 +14,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
 from zoo.building.proportions import SIZES, follow
+from zoo.building.starting import unequal_starts
 from zoo.models import TASK_CLASSES, Position, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
@@ -158,7 +159,7 @@ def build(name: str, task: str | None = None, *, seed: int | None = None, **sett
     with nullcontext() if seed is None else seeded(seed):
         model = TASK_CLASSES[task][1]._from_config(model_config, **loading)
     if ":" in name or settings.keys() - {"faithful", "quirks"}:
-        warn_of_unread(model, name, task, settings)
+        warn_of_settings(model, name, task, settings)
     return model.eval()
 
 
@@ -205,8 +206,10 @@ def find_facts(name: str) -> Facts:
     return Facts(count_parameters(name), limits_of(settings), deviations_of_parts(vars(settings)))
 
 
-def warn_of_unread(model: ZooPreTrainedModel, name: str, task: str, overrides: dict[str, Any]) -> None:
-    """Warn of settings that differ from a variant's own and change nothing: the model is the same without them."""
+def warn_of_settings(model: ZooPreTrainedModel, name: str, task: str, overrides: dict[str, Any]) -> None:
+    """Warn of an unequal start, and of settings that differ from a variant's own and change nothing in the model."""
+    for phrase in unequal_starts(model):
+        warnings.warn(f"{name!r}: {phrase}", ZooWarning, stacklevel=4)
     spec = parse_name(name)
     own = VARIANTS.get(spec.name).settings(task, preset=spec.preset, quirks=model.config.quirks)
     given = {field: value for field, value in {**spec.overrides, **overrides}.items() if field in SETTINGS}

@@ -5,6 +5,7 @@ Reports of every format show this sheet.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from zoo.base.errors import ZooError
-from zoo.building.builder import config, skeleton
+from zoo.building.builder import build, config, skeleton
+from zoo.building.starting import unequal_starts
 from zoo.models import ZooConfig
 from zoo.models.parts import deviations_of
 from zoo.models.roles import parameter_roles
@@ -125,6 +127,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
     yield "Decays", ", ".join(f"{role} {large(count)}" for role, count in groups.items()) or "nothing"
     start = comparison.recipe.get("init")
     yield "Initial values", start or f"{made.initializer}, initializer_range {made.initializer_range:.4g}"
+    yield "At the start", "; ".join(starts(comparison, name)) or "as usual"
     yield "Tied output", "yes" if made.tie_word_embeddings else "no"
     yield "Dropout", in_words({field: getattr(made, field) for field in DROPOUTS if getattr(made, field)}) or "none"
     yield "Deviations from papers", " ".join(deviations_of(name)) or "none recorded"
@@ -133,6 +136,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
 def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
     """Phrases that belong to the verdict of one variant."""
     for one, whose in {comparison.baseline: "the baseline's", name: "its"}.items():
+        yield from (f"{whose} {phrase}" for phrase in starts(comparison, one))
         tried = values_tried(comparison, one)
         for argument, value in swept_values(comparison, one).items():
             if len(tried[argument]) > 2 and at_the_edge(value, tried[argument]):
@@ -191,11 +195,32 @@ def arguments_of(comparison: Comparison, name: str) -> dict[str, Any]:
     return {**comparison.recipe.get("arguments", {}), **swept_values(comparison, name)}
 
 
+def starts(comparison: Comparison, name: str) -> tuple[str, ...]:
+    """What is unequal in a variant's initial values, by `unequal_starts`; nothing where trained weights start it."""
+    if comparison.recipe.get("init") is not None:
+        return ()
+    try:
+        return starts_of(as_built(comparison, name), task_of(comparison))
+    except ZooError:  # a variant of the user's own that is not there any more
+        return ()
+
+
+@cache
+def starts_of(name: str, task: str | None) -> tuple[str, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuple(unequal_starts(build(name, task, seed=0)))
+
+
+def task_of(comparison: Comparison) -> str | None:
+    recipe = recipe_of(comparison)
+    return None if recipe is None else str(recipe.data_task().model_task)
+
+
 def decays(comparison: Comparison, name: str) -> Mapping[str, int]:
     """Numbers of a variant's parameters that weight decay applies to, by role."""
-    recipe, rule = recipe_of(comparison), arguments_of(comparison, name).get("decay", DECAYS[0])
-    task = None if recipe is None else str(recipe.data_task().model_task)
-    return decay_groups(as_built(comparison, name), task, str(rule))
+    rule = arguments_of(comparison, name).get("decay", DECAYS[0])
+    return decay_groups(as_built(comparison, name), task_of(comparison), str(rule))
 
 
 @cache
