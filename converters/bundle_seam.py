@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
@@ -56,8 +57,6 @@ class Format:
 class Registry(dict[str, T]):
     """The parts of one kind that these files hold, by name; the modelling file fills it."""
 
-    canonical = staticmethod(str)  # parts have one name here
-
     def __init__(self, kind: str, **options: Any) -> None:
         super().__init__()
         self.kind = kind
@@ -73,6 +72,10 @@ class Registry(dict[str, T]):
             )
         return self[name]
 
+    def entry(self, name: str) -> SimpleNamespace:
+        """A part's one name, and where it comes from: these files."""
+        return SimpleNamespace(name=name, origin=SimpleNamespace(built_in=True))
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
@@ -83,11 +86,6 @@ class Variant:
 
 
 VARIANTS: Registry[Variant] = Registry("variant")
-
-
-def find_providers(config: Any) -> dict[str, str]:
-    """Distributions that a configuration needs: none, the code is here."""
-    return {}
 
 
 def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
