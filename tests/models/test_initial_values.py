@@ -1,6 +1,7 @@
 """Initial values by width and depth, and sizes of branches in new models, neither lost in the stream nor more."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 import torch
 from every_variant import EACH
 from models.formulas import config
+from torch._subclasses import FakeTensorMode
 
 import zoo
 from zoo.analysis.measuring.signals import measure_signals, recorded
 from zoo.base.errors import ZooError, ZooWarning
 from zoo.building.starting import unequal_starts
 from zoo.comparison.benchmarks import benchmarks
+from zoo.comparison.benchmarks.definition import Benchmark
 from zoo.models import ZooConfig
 from zoo.models.parts import PART_FIELDS
 from zoo.models.residual import deepnorm_constants
@@ -54,6 +57,12 @@ def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
     plain = zoo.build("gpt2-style", initializer="normal", seed=0, **sizes)
     for (path, one), (_, other) in zip(mup.named_parameters(), plain.named_parameters(), strict=True):
         assert one.std().item() == pytest.approx(other.std().item(), rel=0.1), path
+
+
+def test_a_model_without_values_has_no_start() -> None:
+    for mode in (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True)):
+        with mode:
+            assert not list(unequal_starts(zoo.build("pre-norm:position=sinusoidal", **SIZES)))
 
 
 def test_layer_scaling_reaches_parallel_layers() -> None:
@@ -109,6 +118,41 @@ def test_recorded_rows_keep_the_initial_values_and_the_decay_that_they_were_made
             settings = recipe.model_settings(variant)
             expected = settings.get("initializer_range", own.get("initializer_range", 0.02))
             assert zoo.config(variant, **settings).initializer_range == expected, variant
+
+
+UNEQUAL = ("pre-norm:position=sinusoidal", "gpt2-style:position=sinusoidal", "explicando")
+"""Beginnings of names of variants that start unequal to the others of a benchmark, as its notes state."""
+
+
+def starts_of(benchmark: Benchmark, names: Callable[[str], list[str]]) -> set[str]:
+    """Variants with an unequal start, among those that a function takes from each condition."""
+    found = set()
+    for condition in benchmark.conditions:
+        options = benchmark.arguments(condition)
+        recipe = recipe_for(options["task"], options.get("recipe")).changed(model=options.get("settings"))
+        task = str(recipe.data_task().model_task)
+        for variant in names(condition):
+            sizes = {"vocab_size": 100, **recipe.model_settings(variant)}
+            if "works-on-features" in variant or variant == "odom-style+faithful":  # they have no embeddings
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ZooWarning)
+                model = zoo.build(variant, task, **sizes)
+            found |= {variant for _ in unequal_starts(model)}
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(benchmarks()))
+def test_baselines_of_benchmarks_start_as_usual(name: str) -> None:
+    benchmark = benchmarks()[name]
+    assert not starts_of(benchmark, lambda condition: [benchmark.baseline(condition)])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(benchmarks()))
+def test_variants_of_benchmarks_start_as_usual(name: str) -> None:
+    benchmark = benchmarks()[name]
+    assert not [one for one in starts_of(benchmark, benchmark.names) if not one.startswith(UNEQUAL)]
 
 
 @pytest.mark.parametrize("name", [name for name in list_weights() if not name.endswith(".books")])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from zoo.fast.experts import has_values
 from zoo.models import TokenEmbedding, ZooPreTrainedModel
 from zoo.models.stack import ZooStack
 
@@ -20,7 +21,7 @@ def unequal_starts(model: ZooPreTrainedModel) -> Iterator[str]:
     """Phrases about a new model whose positions drown its tokens, or whose first predictions are far from uniform."""
     for stack in (module for module in model.modules() if isinstance(module, ZooStack)):
         embedding = stack.embed_tokens
-        if isinstance(embedding, TokenEmbedding) and not embedding.weight.is_meta:
+        if isinstance(embedding, TokenEmbedding) and has_values(embedding.weight.detach()):
             tokens = rms(embedding.weight[:ROWS]) * embedding.embed_scale
             with torch.no_grad():
                 place = torch.zeros(1, 1, dtype=torch.long, device=embedding.weight.device)
@@ -28,11 +29,11 @@ def unequal_starts(model: ZooPreTrainedModel) -> Iterator[str]:
             if positions > LARGEST * tokens:
                 yield (
                     f"positions of {positions:.2g} are added to embeddings that start with {tokens:.2g}: "
-                    "scale_embedding=true multiplies them by the root of their width"
+                    "scale_embedding=true multiplies the embeddings by the root of their width"
                 )
                 break
     head, config = getattr(model, "lm_head", None), model.config
-    if head is not None and config.tie_word_embeddings and not head.weight.is_meta:
+    if head is not None and config.tie_word_embeddings and has_values(head.weight.detach()):
         logits = rms(head.weight[:ROWS]) * head.weight.shape[-1] ** 0.5 * abs(config.logit_scale)
         if logits > LARGEST:
             yield (
