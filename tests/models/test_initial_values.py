@@ -13,8 +13,8 @@ from torch._subclasses import FakeTensorMode
 
 import zoo
 from zoo.analysis.measuring.signals import measure_signals, recorded
-from zoo.base.errors import ZooError, ZooWarning
-from zoo.building.starting import unequal_starts
+from zoo.base.errors import ZooError
+from zoo.building.starting import UnequalStartWarning, unequal_starts
 from zoo.comparison.benchmarks import benchmarks
 from zoo.comparison.benchmarks.definition import Benchmark
 from zoo.models import ZooConfig
@@ -136,7 +136,7 @@ def starts_of(benchmark: Benchmark, names: Callable[[str], list[str]]) -> set[st
             if "works-on-features" in variant or variant == "odom-style+faithful":  # they have no embeddings
                 continue
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ZooWarning)
+                warnings.simplefilter("ignore", UnequalStartWarning)
                 model = zoo.build(variant, task, **sizes)
             found |= {variant for _ in unequal_starts(model)}
     return found
@@ -305,7 +305,7 @@ def test_no_variant_starts_with_positions_above_its_tokens_or_with_large_logits(
     ],
 )
 def test_an_unequal_start_is_a_warning(name: str, settings: dict[str, Any], phrase: str) -> None:
-    with pytest.warns(ZooWarning, match=phrase):
+    with pytest.warns(UnequalStartWarning, match=phrase):
         model = zoo.build(name, seed=0, **{**SIZES, **settings})
     assert len(list(unequal_starts(model))) == 1
     cure = {"scale_embedding": True} if "position" in name else {"logit_scale": SIZES["hidden_size"] ** -0.5}

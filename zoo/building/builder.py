@@ -14,7 +14,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
 from zoo.building.proportions import SIZES, follow
-from zoo.building.starting import unequal_starts
+from zoo.building.starting import UnequalStartWarning, unequal_starts
 from zoo.models import TASK_CLASSES, Position, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
@@ -209,7 +209,7 @@ def find_facts(name: str) -> Facts:
 def warn_of_settings(model: ZooPreTrainedModel, name: str, task: str, overrides: dict[str, Any]) -> None:
     """Warn of an unequal start, and of settings that differ from a variant's own and change nothing in the model."""
     for phrase in unequal_starts(model):
-        warnings.warn(f"{name!r}: {phrase}", ZooWarning, stacklevel=4)
+        warnings.warn(f"{name!r}: {phrase}", UnequalStartWarning, stacklevel=4)
     spec = parse_name(name)
     own = VARIANTS.get(spec.name).settings(task, preset=spec.preset, quirks=model.config.quirks)
     given = {field: value for field, value in {**spec.overrides, **overrides}.items() if field in SETTINGS}

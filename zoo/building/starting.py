@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from zoo.base.errors import ZooWarning
 from zoo.fast.experts import has_values
 from zoo.models import TokenEmbedding, ZooPreTrainedModel
 from zoo.models.stack import ZooStack
@@ -15,6 +16,10 @@ LARGEST = 4.0
 """Size of positions relative to the tokens' embeddings, and of logits, above which a start is called unequal."""
 
 ROWS = 1000  # Rows of a table that are read
+
+
+class UnequalStartWarning(ZooWarning):
+    """A new model starts with positions above its tokens, or with large logits."""
 
 
 def unequal_starts(model: ZooPreTrainedModel) -> Iterator[str]:

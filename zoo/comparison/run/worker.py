@@ -26,6 +26,7 @@ from zoo.analysis.measuring import FlopsPerToken, measure
 from zoo.base.errors import ZooError
 from zoo.base.files import write_json
 from zoo.base.folders import locked
+from zoo.building.starting import UnequalStartWarning
 from zoo.data.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import DataWarning
@@ -176,7 +177,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     with warnings.catch_warnings(), locked(folder / LOCK):
-        warnings.simplefilter("ignore", DataWarning)  # the command has printed it, once for all runs
+        for printed in (DataWarning, UnequalStartWarning):  # by the command, once for all runs
+            warnings.simplefilter("ignore", printed)
         if finished(job):  # by a process that was left over from another command
             return 0
         try:
